@@ -209,7 +209,7 @@ impl Inner {
         let mut state = cached.lock();
         match answer {
             Ok(Reply::Executed(executed)) => {
-                state.bucket.hear(now, seq, executed);
+                state.bucket.receive(now, seq, executed);
                 if state.bucket.take_recall() {
                     self.notify(Notification::Recall(cached.project.clone()));
                 }

@@ -27,7 +27,7 @@ impl Default for ForeignClock {
 
 impl ForeignClock {
     /// Records that the other machine reported `said` when the local monotonic clock showed `now`.
-    pub fn hear(&self, said: UnixMillis, now: Duration) {
+    pub fn receive(&self, said: UnixMillis, now: Duration) {
         self.said_less_monotonic.store(said.0.saturating_sub(millis(now)), Ordering::Relaxed);
     }
 
@@ -50,11 +50,11 @@ mod tests {
     #[test]
     fn the_stores_clock_continues_by_our_monotonic_clock() {
         let clock = ForeignClock::default();
-        assert_eq!(clock.now(Duration::from_secs(5)), None, "never heard");
-        clock.hear(UnixMillis(1_700_000_000_000), Duration::from_secs(5));
+        assert_eq!(clock.now(Duration::from_secs(5)), None, "never received");
+        clock.receive(UnixMillis(1_700_000_000_000), Duration::from_secs(5));
         assert_eq!(clock.now(Duration::from_secs(5)), Some(UnixMillis(1_700_000_000_000)));
         assert_eq!(clock.now(Duration::from_hours(1)), Some(UnixMillis(1_700_003_595_000)), "an hour of silence");
-        clock.hear(UnixMillis(1_700_000_060_000), Duration::from_secs(6));
+        clock.receive(UnixMillis(1_700_000_060_000), Duration::from_secs(6));
         assert_eq!(clock.now(Duration::from_secs(7)), Some(UnixMillis(1_700_000_061_000)), "the last word counts");
     }
 }

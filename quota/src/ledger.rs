@@ -107,7 +107,7 @@ pub struct Statement {
     pub seq: u64,
     /// The newest statement of this node about this bucket whose reply the node has read; 0 for none. A store with
     /// an older record has lost writes.
-    pub heard: u64,
+    pub acked: u64,
     /// The units that the node has used.
     pub claim: Claim,
     /// Units for waiting requests: granted as long as any are left.

@@ -111,7 +111,7 @@ struct Inner {
     delivering: AtomicBool,
     /// The incarnation of the store's data, once known.
     incarnation: AtomicU64,
-    store_was_heard: AtomicBool,
+    store_was_reached: AtomicBool,
 }
 
 impl Quota {
@@ -136,7 +136,7 @@ impl Quota {
             undelivered: Mutex::default(),
             delivering: AtomicBool::new(false),
             incarnation: AtomicU64::new(0),
-            store_was_heard: AtomicBool::new(false),
+            store_was_reached: AtomicBool::new(false),
             store,
             settings,
             clock,

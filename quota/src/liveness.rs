@@ -122,7 +122,7 @@ impl Inner {
 
     fn note_clock(&self, now: UnixMillis) {
         if self.store.has_own_clock() {
-            self.store_clock.hear(now, self.clock.monotonic());
+            self.store_clock.receive(now, self.clock.monotonic());
         }
     }
 
@@ -150,11 +150,11 @@ impl Inner {
     }
 
     fn note_incarnation(self: &Arc<Self>, incarnation: Incarnation) {
-        if self.incarnation.load(Ordering::Relaxed) == incarnation.0 && self.store_was_heard.load(Ordering::Relaxed) {
+        if self.incarnation.load(Ordering::Relaxed) == incarnation.0 && self.store_was_reached.load(Ordering::Relaxed) {
             return;
         }
         let before = self.incarnation.swap(incarnation.0, Ordering::AcqRel);
-        if self.store_was_heard.swap(true, Ordering::AcqRel) && before != incarnation.0 {
+        if self.store_was_reached.swap(true, Ordering::AcqRel) && before != incarnation.0 {
             tracing::warn!("the quota store lost its data; restoring counters and bans");
             self.assert_all(true);
             self.repeat_bans();

@@ -38,13 +38,13 @@ impl Quota {
     /// Receives notifications of the other nodes. Run it as a task; it returns only for a store without other nodes.
     pub async fn listen(&self) {
         while let Some(mut notifications) = self.0.store.notifications() {
-            self.hear(&mut notifications).await;
+            self.receive(&mut notifications).await;
             // The store's task has ended: it panicked.
             tokio::time::sleep(SUBSCRIBE_PAUSE).await;
         }
     }
 
-    async fn hear(&self, notifications: &mut mpsc::Receiver<Received>) {
+    async fn receive(&self, notifications: &mut mpsc::Receiver<Received>) {
         // However many notifications arrive: the stored ones have a time of their own.
         let (mut read_at, mut pause) = (Instant::now() + READ_EVERY, READ_AGAIN_MIN);
         loop {

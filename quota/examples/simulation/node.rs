@@ -19,7 +19,7 @@ const FAILURES_MAX: u32 = 3;
 pub(super) enum Fate {
     /// The ledger decided to admit or refuse.
     Decided(Step),
-    /// The node decided without the store; by its own clock if it has never heard the store's.
+    /// The node decided without the store; by its own clock if it has never received the store's.
     Degraded(DegradedStep, bool),
     /// 503.
     Unavailable,
@@ -111,12 +111,12 @@ impl SimNode {
     }
 
     /// The reply to a statement arrives, perhaps long after it was abandoned.
-    pub(super) fn hear(&mut self, now: Micros, seq: u64, reply: &Reply) -> Option<Statement> {
+    pub(super) fn receive(&mut self, now: Micros, seq: u64, reply: &Reply) -> Option<Statement> {
         let clock = self.clock(now);
         match reply {
             Reply::Executed(executed) => {
                 let before = self.bucket.claim();
-                if !self.bucket.hear(clock, seq, executed) {
+                if !self.bucket.receive(clock, seq, executed) {
                     return None;
                 }
                 // Until the store has named a minute, a degraded node uses its own clock.
@@ -171,7 +171,7 @@ impl SimNode {
         now: Micros,
         (incarnation, clock): (Incarnation, UnixMillis),
     ) -> Option<Statement> {
-        self.store_clock.hear(clock, self.clock(now));
+        self.store_clock.receive(clock, self.clock(now));
         let was_gone = self.store_is_gone();
         self.failures = 0;
         if was_gone {

@@ -177,7 +177,7 @@ impl<'a> World<'a> {
                 if let Reply::Executed(executed) = reply {
                     self.audit.summary.learning += u64::from(executed.learning_until.is_some());
                 }
-                self.with(place, process, |node, now, _| node.hear(now, seq, &reply));
+                self.with(place, process, |node, now, _| node.receive(now, seq, &reply));
             }
             Event::TimedOut(place, process, seq) => {
                 self.with(place, process, |node, now, wall| node.time_out(now, wall, seq));

@@ -277,7 +277,7 @@ impl Bucket {
         let ends = around.now.plus(LEARNING_MILLIS);
         let reborn = self.incarnation != around.incarnation;
         let claim = statement.claim;
-        let more_today = claim.day_units() > mine.day_units || statement.heard > mine.seq;
+        let more_today = claim.day_units() > mine.day_units || statement.acked > mine.seq;
         let more_now = claim.minute == self.minute && claim.minute_units() > mine.minute_units;
         let forgotten = day_of(claim.minute) == day_of(self.minute) && (more_today || more_now);
         if reborn || forgotten {
@@ -337,7 +337,7 @@ impl Bucket {
         let learns = self.learning_until.max(around.learning_until) > around.now;
         let may_have_forgotten = learns || self.incarnation != around.incarnation;
         let same_day = day_of(statement.claim.minute) == day_of(self.minute);
-        self.has_evicted && statement.heard > 0 && same_day && !may_have_forgotten
+        self.has_evicted && statement.acked > 0 && same_day && !may_have_forgotten
     }
 
     /// Removes the components of the places that were silent longest; returns whether it removed any. Their charges

@@ -90,7 +90,7 @@ pub struct NodeBucket {
     me: NodeId,
     limits: Limits,
     seq: u64,
-    heard: u64,
+    acked: u64,
     flight: Option<PendingStatement>,
     mirror: Option<Mirror>,
     rate: Rate,
@@ -119,7 +119,7 @@ impl NodeBucket {
             me,
             limits,
             seq: 0,
-            heard: 0,
+            acked: 0,
             flight: None,
             mirror: None,
             rate: Rate::default(),
@@ -202,21 +202,21 @@ impl NodeBucket {
             minute_units: claim.minute_units(),
             day_units: claim.day_units(),
         });
-        Some(Statement { node: self.me, seq: self.seq, heard: self.heard, claim, need, spare, limits: self.limits })
+        Some(Statement { node: self.me, seq: self.seq, acked: self.acked, claim, need, spare, limits: self.limits })
     }
 
     /// Reads the reply of statement `seq`. `false` if that statement was abandoned before: its grant does not
     /// exist, and the next statement says so.
-    pub fn hear(&mut self, now: Duration, seq: u64, executed: &Executed) -> bool {
+    pub fn receive(&mut self, now: Duration, seq: u64, executed: &Executed) -> bool {
         let Some(flight) = self.flight.take_if(|flight| flight.seq == seq) else { return false };
-        self.heard = seq;
+        self.acked = seq;
         self.unsure = false;
         // Units granted under old limits are not used: the next statement returns them.
         let valid = flight.limits == self.limits;
         let granted = if valid { executed.granted } else { 0 };
         self.last_lease = granted.saturating_sub(flight.need);
         let mirror = self.mirror.get_or_insert_with(|| Mirror::blank(executed.now, now));
-        self.must_assert |= mirror.hear(executed, granted, flight.need, flight.asked_at, now);
+        self.must_assert |= mirror.receive(executed, granted, flight.need, flight.asked_at, now);
         // A refusal that other nodes could prevent is postponed: if requests wait, the other nodes are asked for their
         // units, and then the store is asked again.
         let recalls_before = if self.recalled_in == executed.minute { self.recalls } else { 0 };
@@ -272,7 +272,7 @@ impl NodeBucket {
             return false;
         }
         self.me = me;
-        self.heard = 0;
+        self.acked = 0;
         self.unsure = false;
         if let Some(mirror) = &mut self.mirror {
             mirror.begin_anew();

@@ -69,7 +69,7 @@ async fn grants(store: &dyn Store) {
         let statement = Statement {
             node: NodeId { place: 99, life: Life { start: 1, stay: 0, process: 99 } },
             seq: u64::try_from(seq.fetch_add(1, Ordering::SeqCst)).unwrap() + 1,
-            heard: 0,
+            acked: 0,
             claim: Claim::NOTHING,
             need: 1,
             spare: 0,
@@ -124,8 +124,8 @@ async fn the_proposed_user_has_the_rights_it_needs_and_no_others() {
     grants(&store).await;
     keeps_the_promises_of_a_store(&store, |number| format!("acl-{number}").parse().unwrap()).await;
     let mut notifications = store.notifications().unwrap();
-    let heard = tokio::time::timeout(PATIENCE, notifications.recv()).await.unwrap();
-    assert_eq!(heard, Some(crate::store::Received::Connected));
+    let received = tokio::time::timeout(PATIENCE, notifications.recv()).await.unwrap();
+    assert_eq!(received, Some(crate::store::Received::Connected));
     let ban = Ban {
         key: key(3),
         since: UnixSeconds(1),

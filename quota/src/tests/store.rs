@@ -7,7 +7,7 @@ use crate::store::StoreOutage;
 
 fn state(place: u32, seq: u64, claim: Claim, need: u32, limits: Limits) -> Statement {
     let node = NodeId { place: place.into(), life: Life { start: 1, stay: 0, process: place } };
-    Statement { node, seq, heard: seq - 1, claim, need, spare: 0, limits }
+    Statement { node, seq, acked: seq - 1, claim, need, spare: 0, limits }
 }
 
 async fn execute(store: &dyn Store, bucket: &ProjectUid, statement: Statement) -> Executed {

@@ -23,7 +23,7 @@ fn claim(minute: i64, minute_spent: u32, day_spent: u32, held: u32) -> Claim {
 
 fn statement(process: u64, seq: u64, claim: Claim, need: u32, limits: (u32, u32)) -> Statement {
     let limits = Limits::new(limits.0, limits.1).unwrap();
-    Statement { node: node(process), seq, heard: 0, claim, need, spare: 0, limits }
+    Statement { node: node(process), seq, acked: 0, claim, need, spare: 0, limits }
 }
 
 fn execute(bucket: &mut Bucket, statement: &Statement, around: &StoreState) -> Executed {
@@ -157,8 +157,8 @@ fn a_store_that_finds_it_has_forgotten_listens_before_it_grants() {
     assert_eq!(first.learning_until, Some(NOW.plus(LEARNING_MILLIS)));
     let other = execute(&mut bucket, &statement(2, 4, claim(MINUTE, 20, 20, 0), 20, limits), &around(NOW.plus(100)));
     assert_eq!((other.granted, other.minute_charged), (0, 52));
-    let heard = other.learning_until.unwrap();
-    let after = execute(&mut bucket, &statement(2, 5, claim(MINUTE, 20, 20, 0), 20, limits), &around(heard));
+    let learned = other.learning_until.unwrap();
+    let after = execute(&mut bucket, &statement(2, 5, claim(MINUTE, 20, 20, 0), 20, limits), &around(learned));
     assert_eq!((after.granted, after.learning_until), (8, None));
 }
 
@@ -175,7 +175,7 @@ fn a_lagging_copy_learns_again_even_if_the_first_statement_shows_no_loss() {
 fn a_reply_that_was_read_but_is_not_in_the_record_shows_a_loss() {
     let mut bucket = Bucket::new(&around(NOW));
     execute(&mut bucket, &statement(1, 1, Claim::NOTHING, 5, (60, 1_000)), &around(NOW));
-    let knows_more = Statement { heard: 3, ..statement(1, 4, claim(MINUTE, 2, 2, 0), 1, (60, 1_000)) };
+    let knows_more = Statement { acked: 3, ..statement(1, 4, claim(MINUTE, 2, 2, 0), 1, (60, 1_000)) };
     assert!(execute(&mut bucket, &knows_more, &around(NOW)).learning_until.is_some());
 }
 
@@ -251,13 +251,13 @@ fn the_second_of_two_processes_over_copies_of_one_directory_is_displaced_and_not
 struct Client {
     node: NodeId,
     seq: u64,
-    heard: u64,
+    acked: u64,
     claim: Claim,
 }
 
 impl Client {
     fn at(place: u64) -> Self {
-        Self { node: node(place), seq: 0, heard: 0, claim: Claim::NOTHING }
+        Self { node: node(place), seq: 0, acked: 0, claim: Claim::NOTHING }
     }
 
     /// The process ends, and another one starts in the same directory.
@@ -275,7 +275,7 @@ impl Client {
             let statement = Statement {
                 node: self.node,
                 seq: self.seq,
-                heard: self.heard,
+                acked: self.acked,
                 claim: self.claim,
                 need: 1,
                 spare: 0,
@@ -289,13 +289,13 @@ impl Client {
                     let (minute, day) = (self.claim.minute_spent, self.claim.day_spent);
                     let minute = if same_minute { minute } else { 0 } + executed.granted;
                     let day = if same_day { day } else { 0 } + executed.granted;
-                    (self.heard, self.claim) = (self.seq, claim(executed.minute, minute, day, 0));
+                    (self.acked, self.claim) = (self.seq, claim(executed.minute, minute, day, 0));
                 }
                 Reply::Evicted => {
                     assert!(!was_evicted, "once is enough");
                     was_evicted = true;
                     self.node.life.stay += 1;
-                    (self.heard, self.claim) = (0, claim(self.claim.minute, 0, 0, 0));
+                    (self.acked, self.claim) = (0, claim(self.claim.minute, 0, 0, 0));
                     continue;
                 }
                 Reply::Stale | Reply::Displaced | Reply::Crowded => {}

@@ -7,7 +7,7 @@
 //! once the store is back.
 //!
 //! If a node enters a minute by itself, its claims say so, and the store's record does not follow. If the store has not
-//! reached that minute, the node moves what it spent to the minute that the store names. A node that has never heard
+//! reached that minute, the node moves what it spent to the minute that the store names. A node that has never received
 //! the store's clock counts by this machine's clock and claims nothing by it: it first asks for the current minute.
 
 use std::num::NonZeroU32;
@@ -55,9 +55,9 @@ impl Share {
 /// The clock of degraded decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DegradedClock {
-    /// The store's clock, as this node last heard it.
+    /// The store's clock, as this node last received it.
     Heard(UnixMillis),
-    /// This machine's clock: the store was never heard.
+    /// This machine's clock: the store was never reached.
     Own(UnixMillis),
 }
 
@@ -81,7 +81,7 @@ pub(super) struct UnnamedWindows {
     pub(super) midnight: Duration,
     /// Units spent in the last minute that a reply named.
     pub(super) spent_before: u32,
-    /// The windows are those of this machine's clock: the store was never heard.
+    /// The windows are those of this machine's clock: the store was never reached.
     pub(super) by_own_clock: bool,
 }
 

@@ -143,7 +143,7 @@ impl Mirror {
 
     /// Applies a reply of which `granted` units count, `need` of them for waiting requests. Returns whether
     /// figures were moved to the windows that it names, so that the store must receive a statement.
-    pub(super) fn hear(
+    pub(super) fn receive(
         &mut self,
         executed: &Executed,
         granted: u32,

@@ -46,7 +46,7 @@ impl Pair {
     fn exchange(&mut self, purpose: Purpose) -> Executed {
         let statement = self.node.ask(self.now, purpose).unwrap();
         let Reply::Executed(executed) = self.store.apply(&statement, &Self::around(self.now)) else { unreachable!() };
-        assert!(self.node.hear(self.now, statement.seq, &executed));
+        assert!(self.node.receive(self.now, statement.seq, &executed));
         executed
     }
 
@@ -120,7 +120,7 @@ fn units_are_valid_from_the_moment_of_asking_and_never_reach_into_the_next_minut
     let asked_at = pair.now;
     pair.pass(SECOND);
     let Reply::Executed(executed) = pair.store.apply(&statement, &Pair::around(pair.now)) else { unreachable!() };
-    pair.node.hear(pair.now, statement.seq, &executed);
+    pair.node.receive(pair.now, statement.seq, &executed);
     let ends = asked_at + millis(executed.millis_left(Window::Minute));
     pair.now = ends.saturating_sub(Duration::from_millis(2));
     assert!(matches!(pair.spend(), Step::Admit(_)), "the last moment it is surely still this minute");
@@ -140,7 +140,7 @@ fn a_reply_to_an_abandoned_statement_is_ignored() {
     let Reply::Executed(executed) = pair.store.apply(&lost, &Pair::around(pair.now)) else { unreachable!() };
     assert!(pair.node.abandon(lost.seq));
     assert!(!pair.node.abandon(lost.seq));
-    assert!(!pair.node.hear(pair.now, lost.seq, &executed));
+    assert!(!pair.node.receive(pair.now, lost.seq, &executed));
     assert_eq!(pair.spend(), Step::Ask);
     assert!(pair.node.owes(), "what became of the statement is unknown");
     assert_eq!(pair.exchange(Purpose::Spend(1)).day_charged, 1);
@@ -188,7 +188,7 @@ fn remaining_never_rises_even_when_another_node_hands_back() {
     let other = |seq, held, need, pair: &mut Pair| {
         let claim = Claim { minute: 28_333_333, named: 28_333_333, minute_spent: 0, day_spent: 0, held };
         let node = node(2);
-        let statement = Statement { node, seq, heard: seq - 1, claim, need, spare: 0, limits: pair.limits };
+        let statement = Statement { node, seq, acked: seq - 1, claim, need, spare: 0, limits: pair.limits };
         pair.store.apply(&statement, &Pair::around(pair.now))
     };
     other(1, 0, 50, &mut pair);
@@ -207,7 +207,7 @@ fn a_grant_under_limits_that_changed_meanwhile_is_not_used() {
     let Reply::Executed(executed) = pair.store.apply(&statement, &Pair::around(pair.now)) else { unreachable!() };
     pair.limits = Limits::new(1, 1).unwrap();
     pair.spend();
-    pair.node.hear(pair.now, statement.seq, &executed);
+    pair.node.receive(pair.now, statement.seq, &executed);
     assert_eq!(pair.node.serve(pair.now), Step::Ask);
     assert_eq!(pair.exchange(Purpose::Spend(1)).granted, 1, "the first grant was returned by the same statement");
 }
@@ -306,9 +306,9 @@ fn units_of_a_minute_ahead_of_the_store_are_charged_to_the_stores_minute() {
             assert!(matches!(pair.node.spend_degraded(fast, clock, all), DegradedStep::Admit(_)));
         }
         let minute = Window::Minute.index(START);
-        let heard = pair.node.ask(fast, Purpose::Spend(1)).unwrap();
-        let Reply::Executed(executed) = pair.store.apply(&heard, &Pair::around(pair.now)) else { unreachable!() };
-        assert!(pair.node.hear(fast, heard.seq, &executed));
+        let sent = pair.node.ask(fast, Purpose::Spend(1)).unwrap();
+        let Reply::Executed(executed) = pair.store.apply(&sent, &Pair::around(pair.now)) else { unreachable!() };
+        assert!(pair.node.receive(fast, sent.seq, &executed));
         assert_eq!((executed.granted, executed.minute), (0, minute), "the record stays");
         assert!(pair.node.wants_assert());
         let told = pair.node.ask(fast, Purpose::Assert).unwrap();
@@ -327,7 +327,7 @@ fn hold_elsewhere(pair: &mut Pair, process: u32, units: u32) -> NodeBucket {
     let mut other = NodeBucket::new(node(process), pair.limits);
     let statement = other.ask(pair.now, Purpose::Spend(units)).unwrap();
     let Reply::Executed(executed) = pair.store.apply(&statement, &Pair::around(pair.now)) else { unreachable!() };
-    assert!(other.hear(pair.now, statement.seq, &executed));
+    assert!(other.receive(pair.now, statement.seq, &executed));
     other
 }
 

@@ -98,14 +98,14 @@ pub(super) fn listen(servers: Arc<Servers>, process: String) -> mpsc::Receiver<R
     tokio::spawn(async move {
         while !sender.is_closed() {
             // After any end, the next connection reports that notifications may have been missed.
-            let _ = hear(&servers, &process, &sender).await;
+            let _ = receive(&servers, &process, &sender).await;
             tokio::time::sleep(PAUSE).await;
         }
     });
     receiver
 }
 
-async fn hear(servers: &Servers, process: &str, sender: &mpsc::Sender<Received>) -> Option<()> {
+async fn receive(servers: &Servers, process: &str, sender: &mpsc::Sender<Received>) -> Option<()> {
     // Any reachable server: in a Cluster all forward messages.
     let link = servers.all().ok()?.into_iter().next()?;
     let connecting = link.client.get_async_pubsub();

@@ -14,7 +14,7 @@ pub(super) fn arguments(statement: &Statement) -> [String; 15] {
     [
         field_of(statement.node.place),
         statement.seq.to_string(),
-        statement.heard.to_string(),
+        statement.acked.to_string(),
         // The script counts from the epoch: an earlier minute means none.
         claim.minute.max(-1).to_string(),
         claim.minute_spent.to_string(),

@@ -7,7 +7,7 @@
 --          and "record" = "minute minute_charged day_charged incarnation learning_until nodes held places evicted crowded":
 --          the number of places with statements in the minute and the units they hold, the number of places, whether one
 --          was evicted today (0 or 1), and for how many minutes the search for a silent one would fail
--- ARGV     1 place, 2 seq, 3 heard, 4 claimed minute (-1: none), 5 minute spent, 6 day spent, 7 held, 8 need, 9 spare,
+-- ARGV     1 place, 2 seq, 3 acked, 4 claimed minute (-1: none), 5 minute spent, 6 day spent, 7 held, 8 need, 9 spare,
 --          10 limit of the minute, 11 limit of the day, 12 the latest minute named to the node (-1: none), 13 start, 14 stay,
 --          15 process, 16 the key that remembers this server's memory, 17 the server's run id, 18 a random number
 -- Answers  {granted, now, minute, minute charged, day charged, own minute, own day, nodes, held elsewhere,
@@ -19,7 +19,7 @@ local PLACES_MAX, SILENT_MINUTES, EVICTED_AT_ONCE = 1024, 2, 64
 local LEARNING_ANEW = 500
 local floor, max, min = math.floor, math.max, math.min
 local place = ARGV[1]
-local seq, heard = tonumber(ARGV[2]), tonumber(ARGV[3])
+local seq, acked = tonumber(ARGV[2]), tonumber(ARGV[3])
 local claim_minute, claim_minute_spent, claim_day_spent = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local held, need, spare = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 local limit_minute, limit_day, named = tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12])
@@ -59,7 +59,7 @@ if fields[2] then
   known = { start = one[1], stay = one[2], process = one[3], seq = one[4], minute = one[5], units = one[6], spent = one[7], day = one[8] }
   if process ~= known.process and start <= known.start then return { -1 } end
   if start < known.start or start == known.start and (stay < known.stay or stay == known.stay and seq <= known.seq) then return {} end
-elseif evicted == 1 and heard > 0 and claim_minute >= 0 and day_of(claim_minute) == day_of(minute)
+elseif evicted == 1 and acked > 0 and claim_minute >= 0 and day_of(claim_minute) == day_of(minute)
   and bucket_incarnation == incarnation and max(learning_until, since + LEARNING_ANEW) <= now then
   return { -2 }
 end
@@ -131,7 +131,7 @@ end
 
 local same_minute, same_day = claim_minute == minute, claim_minute >= 0 and day_of(claim_minute) == day_of(minute)
 local claim_minute_units, claim_day_units = claim_minute_spent + held, claim_day_spent + held
-local forgotten = same_day and (claim_day_units > mine.day or heard > mine.seq or (same_minute and claim_minute_units > mine.units))
+local forgotten = same_day and (claim_day_units > mine.day or acked > mine.seq or (same_minute and claim_minute_units > mine.units))
 if bucket_incarnation ~= incarnation or forgotten then
   bucket_incarnation, learning_until = incarnation, now + LEARNING
 end

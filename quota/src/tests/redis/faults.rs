@@ -239,7 +239,7 @@ async fn bans_survive_an_emptied_store_and_lifted_ones_do_not_return() {
     let missed = redis.ask(&["HGET", "tollhouse:bans", key(8).as_str()]).replace(key(8).as_str(), key(7).as_str());
     redis.ask(&["PUBLISH", "tollhouse:notifications", &format!(r#"{{"from":"another","notification":{missed}}}"#)]);
     nodes.all[0].ban(&key(6), far).unwrap();
-    eventually("what came after it was heard", async || nodes.all[1].bans().len() == 2).await;
+    eventually("what came after it was received", async || nodes.all[1].bans().len() == 2).await;
     let banned: Vec<_> = nodes.all[1].bans().into_iter().map(|ban| ban.key).collect();
     assert!(banned.contains(&key(8)) && banned.contains(&key(6)), "{banned:?}");
     let later = Nodes::named(11, &[redis.port], RedisMode::Standalone, 2, |_| {}).await;

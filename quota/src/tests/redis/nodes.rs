@@ -206,13 +206,13 @@ async fn refused_requests_make_no_calls_and_a_busy_bucket_makes_few() {
         })
         .await;
         // Every node receives the refusal once.
-        let heard = nodes.burst(&project, limits, 60).await;
+        let answers = nodes.burst(&project, limits, 60).await;
         // The record, including how many statements each node has made.
         let record = || redis.ask(&["HGETALL", &format!("tollhouse:bucket:{{{project}}}")]);
         let before = record();
         let refused = nodes.burst(&project, limits, 100_000).await;
         // An admitted request belongs to another minute than the spent one.
-        if !heard.is_empty() || !refused.is_empty() {
+        if !answers.is_empty() || !refused.is_empty() {
             return None;
         }
         assert_eq!(record(), before, "100,000 requests were refused");

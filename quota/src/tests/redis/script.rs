@@ -15,7 +15,7 @@ struct Draft {
     node: NodeId,
     /// Added to the node's last sequence number; 0 and below are stale.
     ahead: i8,
-    heard_behind: u8,
+    acked_behind: u8,
     /// Minutes from the current one; `None`: knows no minute.
     minute: Option<i8>,
     /// How many minutes before that a reply named the last minute; `None`: never.
@@ -35,10 +35,10 @@ fn drafts() -> impl Strategy<Value = Vec<Draft>> {
         (0..9_u8, 0..9_u8, (1..40_u8, 1..90_u8)),
     );
     let draft =
-        draft.prop_map(|((place, (start, stay, process), ahead, heard_behind), claim, (need, spare, limits))| {
+        draft.prop_map(|((place, (start, stay, process), ahead, acked_behind), claim, (need, spare, limits))| {
             let (minute, named_before, minute_spent, day_more, held) = claim;
             let node = NodeId { place, life: Life { start, stay, process } };
-            Draft { node, ahead, heard_behind, minute, named_before, minute_spent, day_more, held, need, spare, limits }
+            Draft { node, ahead, acked_behind, minute, named_before, minute_spent, day_more, held, need, spare, limits }
         });
     prop::collection::vec(draft, 1..40)
 }
@@ -62,7 +62,7 @@ impl Pair<'_> {
         let statement = Statement {
             node,
             seq,
-            heard: seq.saturating_sub(1 + u64::from(draft.heard_behind)),
+            acked: seq.saturating_sub(1 + u64::from(draft.acked_behind)),
             claim: draft.minute.map_or(Claim::NOTHING, |minute| Claim {
                 minute: minute_now + i64::from(minute),
                 named: draft.named_before.map_or(i64::MIN, |before| minute_now + i64::from(minute) - i64::from(before)),
@@ -149,7 +149,7 @@ async fn the_script_and_the_bucket_evict_the_same_places_and_refuse_the_same_new
     let draft = |place: u64, minute: Option<i8>| Draft {
         node: NodeId { place, life: Life { start: 1, stay: 0, process: 1 } },
         ahead: 1,
-        heard_behind: 0,
+        acked_behind: 0,
         minute,
         named_before: Some(0),
         minute_spent: 0,
