@@ -12,7 +12,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::oneshot;
 
 use super::ledger::node::{NodeBucket, Step};
-use super::ledger::{Life, NodeId};
+use super::ledger::{Generation, NodeId};
 
 /// Independent locks of the cache.
 const SHARDS: usize = 64;
@@ -143,10 +143,10 @@ impl BucketCache {
         *self.me.read()
     }
 
-    /// Begins a new life, greater than all before.
+    /// Begins a new generation, greater than all before.
     pub(super) fn begin_life(&self) -> NodeId {
         let mut me = self.me.write();
-        me.life.stay = me.life.stay.saturating_add(1);
+        me.generation.stay = me.generation.stay.saturating_add(1);
         *me
     }
 
@@ -155,7 +155,7 @@ impl BucketCache {
         let mut me = self.me.write();
         if me.place == displaced.place {
             me.place = me.place.rotate_left(32) ^ random;
-            me.life = Life { start: 1, ..me.life };
+            me.generation = Generation { start: 1, ..me.generation };
         }
         *me
     }

@@ -32,20 +32,20 @@ const MINUTES_PER_DAY: i64 = 1_440;
 /// a node needs to notice the loss ([`crate::HEARTBEAT`]) plus the budget of the call that repeats its statement.
 pub const LEARNING_MILLIS: i64 = 250;
 
-/// The sender of a statement: a place, which owns one component of a bucket, and the current life of the place.
+/// The sender of a statement: a place, which owns one component of a bucket, and the current generation of the place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeId {
     /// The identity of the gateway's data directory.
     pub place: u64,
-    /// Statements of one life replace each other. A new life does not know what its predecessor spent: that stays
-    /// charged, and the new life's figures are added.
-    pub life: Life,
+    /// Statements of one generation replace each other. A new generation does not know what its predecessor spent: that stays
+    /// charged, and the new generation's figures are added.
+    pub generation: Generation,
 }
 
-/// One stay of a bucket in the memory of one process. Later lives of a place compare greater; a place has one at a
+/// One stay of a bucket in the memory of one process. Later generations of a place compare greater; a place has one at a
 /// time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Life {
+pub struct Generation {
     /// How many gateways were started with the place's data directory, including this one.
     pub start: u32,
     /// Increases when the process drops a bucket from memory, or has to start a new component.
@@ -54,8 +54,8 @@ pub struct Life {
     pub process: u32,
 }
 
-impl Life {
-    /// Whether another process uses the place by now, so that statements of this life are refused.
+impl Generation {
+    /// Whether another process uses the place by now, so that statements of this generation are refused.
     pub(crate) const fn is_displaced_by(self, present: Self) -> bool {
         self.process != present.process && self.start <= present.start
     }
@@ -124,10 +124,10 @@ pub enum Reply {
     /// A newer statement of the same node was executed before: nothing was changed or granted.
     Stale,
     /// Another process uses this place: two gateways use copies of one data directory. Nothing was changed. The node
-    /// takes another place and begins a new life there.
+    /// takes another place and begins a new generation there.
     Displaced,
     /// The component of this place was removed after a long silence, to make room; its charges stay. Nothing was
-    /// changed. The node begins a new life.
+    /// changed. The node begins a new generation.
     Evicted,
     /// The bucket has no room for another place: all of its places sent statements in the last minutes. Nothing was
     /// changed or granted.

@@ -45,7 +45,7 @@ use clock::ForeignClock;
 use fleet::KnownFleet;
 use ledger::bucket::BucketView;
 use ledger::node::{NodeBucket, Unclaimed};
-use ledger::{Life, NodeId};
+use ledger::{Generation, NodeId};
 use settings::{Mode, OnStoreDown, QuotaSettings};
 use standing::Standing;
 use store::{Fleet, Store, StoreOutage};
@@ -244,7 +244,7 @@ impl Quota {
 fn identity(settings: &QuotaSettings) -> NodeId {
     // Half of the random number distinguishes processes of one place.
     let process = u32::try_from(settings.process & u64::from(u32::MAX)).unwrap_or(0);
-    NodeId { place: settings.place, life: Life { start: settings.start, stay: 0, process } }
+    NodeId { place: settings.place, generation: Generation { start: settings.start, stay: 0, process } }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use contract::plan::Limits;
 use contract::time::UnixMillis;
 use quota::clock::ForeignClock;
 use quota::ledger::node::{DegradedClock, DegradedPolicy, DegradedStep, NodeBucket, Purpose, Share, Step};
-use quota::ledger::{Incarnation, Life, NodeId, Reply, Statement};
+use quota::ledger::{Generation, Incarnation, NodeId, Reply, Statement};
 
 use super::scenario::Micros;
 
@@ -51,7 +51,7 @@ impl SimNode {
     /// A fresh process. With a share it admits that share during an outage; without one it denies everything.
     pub(super) fn new(place: usize, process: u64, limits: Limits, share: Option<Share>) -> Self {
         let number = u32::try_from(process).unwrap_or(u32::MAX);
-        let me = NodeId { place: place as u64, life: Life { start: number, stay: 0, process: number } };
+        let me = NodeId { place: place as u64, generation: Generation { start: number, stay: 0, process: number } };
         Self {
             process,
             bucket: NodeBucket::new(me, limits),
@@ -131,7 +131,7 @@ impl SimNode {
             }
             Reply::Evicted | Reply::Displaced => {
                 let mut me = self.bucket.me();
-                me.life.stay += 1;
+                me.generation.stay += 1;
                 me.place += if *reply == Reply::Displaced { 1_000_000 } else { 0 };
                 self.bucket.begin_anew(seq, me);
             }

@@ -28,7 +28,7 @@ pub const CLOCK_STEP_BACK_MINUTES_MAX: i64 = 15;
 /// One place's part of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Component {
-    /// The place, and the life that sent these figures.
+    /// The place, and the generation that sent these figures.
     node: NodeId,
     seq: u64,
     /// The minute of the next two fields; in any other minute they count as 0.
@@ -149,8 +149,10 @@ impl Bucket {
     pub fn apply(&mut self, statement: &Statement, around: &StoreState) -> Reply {
         let node = statement.node;
         match self.component(node.place) {
-            Some(known) if node.life.is_displaced_by(known.node.life) => return Reply::Displaced,
-            Some(known) if (node.life, statement.seq) <= (known.node.life, known.seq) => return Reply::Stale,
+            Some(known) if node.generation.is_displaced_by(known.node.generation) => return Reply::Displaced,
+            Some(known) if (node.generation, statement.seq) <= (known.node.generation, known.seq) => {
+                return Reply::Stale;
+            }
             None if self.was_evicted(statement, around) => return Reply::Evicted,
             _ => {}
         }
@@ -159,8 +161,8 @@ impl Bucket {
         if known.is_none() && self.components.len() >= PLACES_MAX && !self.make_room() {
             return Reply::Crowded;
         }
-        // The charges of an earlier life stay: none of its units is known to be unspent.
-        let mut mine = known.filter(|known| known.node.life == node.life).unwrap_or(Component {
+        // The charges of an earlier generation stay: none of its units is known to be unspent.
+        let mut mine = known.filter(|known| known.node.generation == node.generation).unwrap_or(Component {
             node,
             seq: 0,
             minute: self.minute,

@@ -113,7 +113,7 @@ pub struct NodeBucket {
 }
 
 impl NodeBucket {
-    /// A bucket without knowledge. This life of `me` must never have sent a statement about this bucket.
+    /// A bucket without knowledge. This generation of `me` must never have sent a statement about this bucket.
     pub fn new(me: NodeId, limits: Limits) -> Self {
         Self {
             me,
@@ -264,7 +264,7 @@ impl NodeBucket {
         self.me
     }
 
-    /// Continues under a new life or place, because the store answered statement `seq` that the current one is over.
+    /// Continues under a new generation or place, because the store answered statement `seq` that the current one is over.
     /// The store's charges for the old one stay, so the new one claims only what was spent beyond them. `false` if that
     /// statement was abandoned before.
     pub fn begin_anew(&mut self, seq: u64, me: NodeId) -> bool {
@@ -319,7 +319,7 @@ impl NodeBucket {
         self.must_assert = self.mirror.as_ref().is_some_and(|mirror| mirror.matters(now));
     }
 
-    /// Like [`Self::demand_assert`], for a store with new data: it has also lost the charges of earlier lives of this
+    /// Like [`Self::demand_assert`], for a store with new data: it has also lost the charges of earlier generations of this
     /// node.
     pub fn store_forgot(&mut self, now: Duration) {
         if let Some(mirror) = &mut self.mirror {

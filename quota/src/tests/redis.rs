@@ -65,9 +65,9 @@ async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 async fn grants(store: &dyn Store) {
     let seq = AtomicI64::new(0);
     eventually("the store grants", async || {
-        use crate::ledger::{Claim, Life, NodeId, Reply, Statement};
+        use crate::ledger::{Claim, Generation, NodeId, Reply, Statement};
         let statement = Statement {
-            node: NodeId { place: 99, life: Life { start: 1, stay: 0, process: 99 } },
+            node: NodeId { place: 99, generation: Generation { start: 1, stay: 0, process: 99 } },
             seq: u64::try_from(seq.fetch_add(1, Ordering::SeqCst)).unwrap() + 1,
             acked: 0,
             claim: Claim::NOTHING,

@@ -2,11 +2,11 @@
 //! passes them too.
 
 use super::*;
-use crate::ledger::{Claim, Executed, Life, NodeId, Reply, Statement};
+use crate::ledger::{Claim, Executed, Generation, NodeId, Reply, Statement};
 use crate::store::StoreOutage;
 
 fn state(place: u32, seq: u64, claim: Claim, need: u32, limits: Limits) -> Statement {
-    let node = NodeId { place: place.into(), life: Life { start: 1, stay: 0, process: place } };
+    let node = NodeId { place: place.into(), generation: Generation { start: 1, stay: 0, process: place } };
     Statement { node, seq, acked: seq - 1, claim, need, spare: 0, limits }
 }
 
@@ -42,12 +42,12 @@ pub(super) async fn keeps_the_promises_of_a_store(store: &dyn Store, name: impl 
     assert_eq!((view.minute_charged, view.day_charged, view.nodes.len()), (2, 2, 3));
 
     let mut copy = state(1, 3, returned, 1, few);
-    copy.node.life.process += 1;
+    copy.node.generation.process += 1;
     assert_eq!(store.execute(&name(0), copy).await.unwrap(), Reply::Displaced, "another process speaks for this place");
     let mut restarted = state(1, 1, Claim::NOTHING, 0, few);
-    restarted.node.life = Life { start: 2, stay: 0, process: 7 };
+    restarted.node.generation = Generation { start: 2, stay: 0, process: 7 };
     let again = execute(store, &name(0), restarted).await;
-    assert_eq!((again.own_day, again.minute_charged, again.day_charged, again.nodes), (0, 2, 2, 3), "a new life");
+    assert_eq!((again.own_day, again.minute_charged, again.day_charged, again.nodes), (0, 2, 2, 3), "a new generation");
 
     let untouched = execute(store, &name(1), state(1, 1, Claim::NOTHING, 1, limits(5, 1))).await;
     assert_eq!((untouched.granted, untouched.day_charged), (1, 1), "buckets know nothing of each other");

@@ -2,7 +2,7 @@ use contract::plan::Limits;
 use proptest::prelude::*;
 
 use super::*;
-use crate::ledger::Life;
+use crate::ledger::Generation;
 
 /// 2023-11-14T22:13:20Z, 20 seconds into minute 28 333 333.
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
@@ -14,7 +14,7 @@ fn around(now: UnixMillis) -> StoreState {
 
 /// A process with a place of its own.
 fn node(number: u64) -> NodeId {
-    NodeId { place: number, life: Life { start: 1, stay: 0, process: u32::try_from(number).unwrap() } }
+    NodeId { place: number, generation: Generation { start: 1, stay: 0, process: u32::try_from(number).unwrap() } }
 }
 
 fn claim(minute: i64, minute_spent: u32, day_spent: u32, held: u32) -> Claim {
@@ -205,8 +205,8 @@ fn a_restart_loop_neither_grows_a_bucket_nor_frees_units() {
     let limits = (1_000, 10_000);
     let mut bucket = Bucket::new(&around(NOW));
     for start in 1..=1_000 {
-        let life = Life { start, stay: 0, process: start * 7 };
-        let first = Statement { node: NodeId { place: 1, life }, ..statement(1, 1, Claim::NOTHING, 1, limits) };
+        let generation = Generation { start, stay: 0, process: start * 7 };
+        let first = Statement { node: NodeId { place: 1, generation }, ..statement(1, 1, Claim::NOTHING, 1, limits) };
         assert_eq!(execute(&mut bucket, &first, &around(NOW)).own_day, 1);
     }
     let view = bucket.view(NOW);
@@ -218,14 +218,14 @@ fn a_new_life_of_a_place_begins_a_new_sequence_and_what_the_old_one_held_stays_c
     let limits = (60, 1_000);
     let mut bucket = Bucket::new(&around(NOW));
     execute(&mut bucket, &statement(1, 9, Claim::NOTHING, 5, limits), &around(NOW));
-    let again = NodeId { life: Life { start: 2, stay: 0, process: 77 }, ..node(1) };
+    let again = NodeId { generation: Generation { start: 2, stay: 0, process: 77 }, ..node(1) };
     let first = Statement { node: again, ..statement(1, 1, Claim::NOTHING, 1, limits) };
     let executed = execute(&mut bucket, &first, &around(NOW));
     assert_eq!((executed.granted, executed.own_day, executed.day_charged, executed.nodes), (1, 1, 6, 1));
-    assert_eq!(executed.held_elsewhere, 0, "what the old life held cannot be recalled");
+    assert_eq!(executed.held_elsewhere, 0, "what the old generation held cannot be recalled");
     let late = statement(1, 10, claim(MINUTE, 5, 5, 0), 9, limits);
     assert_eq!(bucket.apply(&late, &around(NOW)), Reply::Displaced);
-    let forgot = NodeId { life: Life { stay: 1, ..again.life }, ..again };
+    let forgot = NodeId { generation: Generation { stay: 1, ..again.generation }, ..again };
     let next = Statement { node: forgot, ..statement(1, 1, Claim::NOTHING, 1, limits) };
     assert_eq!(execute(&mut bucket, &next, &around(NOW)).day_charged, 7);
     assert_eq!(bucket.apply(&Statement { seq: 2, ..first }, &around(NOW)), Reply::Stale, "a stay that is over");
@@ -236,7 +236,7 @@ fn the_second_of_two_processes_over_copies_of_one_directory_is_displaced_and_not
     let limits = (60, 1_000);
     let mut bucket = Bucket::new(&around(NOW));
     execute(&mut bucket, &statement(1, 1, Claim::NOTHING, 5, limits), &around(NOW));
-    let copy = NodeId { life: Life { process: 2, ..node(1).life }, ..node(1) };
+    let copy = NodeId { generation: Generation { process: 2, ..node(1).generation }, ..node(1) };
     let before = bucket.clone();
     let second = Statement { node: copy, ..statement(1, 1, Claim::NOTHING, 5, limits) };
     assert_eq!(bucket.apply(&second, &around(NOW)), Reply::Displaced);
@@ -262,8 +262,12 @@ impl Client {
 
     /// The process ends, and another one starts in the same directory.
     fn restart(&mut self) {
-        let life = Life { start: self.node.life.start + 1, stay: 0, process: self.node.life.process + 100_000 };
-        *self = Self { node: NodeId { life, ..self.node }, ..Self::at(self.node.place) };
+        let generation = Generation {
+            start: self.node.generation.start + 1,
+            stay: 0,
+            process: self.node.generation.process + 100_000,
+        };
+        *self = Self { node: NodeId { generation, ..self.node }, ..Self::at(self.node.place) };
     }
 
     /// Asks for one unit. Returns whether the gateway was evicted on the way, and the final reply.
@@ -294,7 +298,7 @@ impl Client {
                 Reply::Evicted => {
                     assert!(!was_evicted, "once is enough");
                     was_evicted = true;
-                    self.node.life.stay += 1;
+                    self.node.generation.stay += 1;
                     (self.acked, self.claim) = (0, claim(self.claim.minute, 0, 0, 0));
                     continue;
                 }

@@ -34,7 +34,7 @@ pub(super) struct Mirror {
     /// The store's record of this node at the last reply.
     own_minute: u32,
     own_day: u32,
-    /// Units charged to earlier lives of this node for good; the current life does not claim them again.
+    /// Units charged to earlier generations of this node for good; the current generation does not claim them again.
     past_minute: u32,
     past_day: u32,
     /// Until when `held` may be spent.
@@ -130,13 +130,13 @@ impl Mirror {
         self.own_day = self.own_day.min(day_units);
     }
 
-    /// The store's charges for this life stay; the next life begins at zero.
+    /// The store's charges for this generation stay; the next generation begins at zero.
     pub(super) fn begin_anew(&mut self) {
         self.past_minute = self.past_minute.saturating_add(std::mem::take(&mut self.own_minute));
         self.past_day = self.past_day.saturating_add(std::mem::take(&mut self.own_day));
     }
 
-    /// Forgets the charges of earlier lives.
+    /// Forgets the charges of earlier generations.
     pub(super) fn claim_everything(&mut self) {
         (self.past_minute, self.past_day) = (0, 0);
     }
@@ -278,7 +278,7 @@ impl Mirror {
             return Claim::NOTHING;
         }
         let held = self.held.saturating_add(self.due);
-        // Charges of earlier lives cover spent units and held units.
+        // Charges of earlier generations cover spent units and held units.
         let minute_units = self.minute_spent.saturating_add(held).saturating_sub(self.past_minute);
         let day_units = self.day_spent.saturating_add(held).saturating_sub(self.past_day);
         let held = held.min(minute_units).min(day_units);

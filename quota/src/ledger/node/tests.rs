@@ -2,7 +2,7 @@ use std::num::NonZeroU32;
 
 use super::*;
 use crate::ledger::bucket::{Bucket, StoreState};
-use crate::ledger::{Incarnation, Life, Reply};
+use crate::ledger::{Generation, Incarnation, Reply};
 
 /// 2023-11-14T22:13:20Z, 20 seconds into its minute, when the monotonic clock shows 0.
 const START: UnixMillis = UnixMillis(1_700_000_000_000);
@@ -10,7 +10,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// A process with a place of its own.
 fn node(number: u32) -> NodeId {
-    NodeId { place: number.into(), life: Life { start: 1, stay: 0, process: number } }
+    NodeId { place: number.into(), generation: Generation { start: 1, stay: 0, process: number } }
 }
 
 /// A node and a store that answers when the test decides.
@@ -378,10 +378,14 @@ fn a_restarted_node_claims_only_units_that_are_not_charged_yet() {
     let mut pair = Pair::new(1_000, 100_000);
     pair.warm_up();
     let (charged, held) = (pair.day_charged(), pair.node.claim().held);
-    let next = NodeId { life: Life { stay: 1, ..node(1).life }, ..node(1) };
+    let next = NodeId { generation: Generation { stay: 1, ..node(1).generation }, ..node(1) };
     let seq = pair.node.ask(pair.now, Purpose::Prefetch).unwrap().seq;
     assert!(pair.node.begin_anew(seq, next) && !pair.node.begin_anew(seq, next));
-    assert_eq!((pair.node.claim().day_units(), pair.node.owes()), (0, false), "all of it is charged to the old life");
+    assert_eq!(
+        (pair.node.claim().day_units(), pair.node.owes()),
+        (0, false),
+        "all of it is charged to the old generation"
+    );
     for _ in 0..held {
         assert!(matches!(pair.spend(), Step::Admit(_)), "what was granted is charged, so it may be spent");
     }
@@ -392,7 +396,7 @@ fn a_restarted_node_claims_only_units_that_are_not_charged_yet() {
         (executed.granted > 0, executed.own_day, executed.day_charged),
         (true, executed.granted, charged + u64::from(executed.granted))
     );
-    assert!(executed.learning_until.is_none(), "a new life does not look like a loss of memory");
+    assert!(executed.learning_until.is_none(), "a new generation does not look like a loss of memory");
     assert!(matches!(pair.node.serve(pair.now), Step::Admit(_)));
     assert_eq!(pair.node.claim().day_units(), executed.granted);
     pair.node.store_forgot(pair.now);

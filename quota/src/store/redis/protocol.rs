@@ -5,7 +5,7 @@ use redis::Value;
 
 use super::super::StoreOutage;
 use crate::ledger::bucket::{BucketView, RawComponent, view_of};
-use crate::ledger::{Executed, Incarnation, Life, NodeId, Reply, Statement};
+use crate::ledger::{Executed, Generation, Incarnation, NodeId, Reply, Statement};
 
 /// The arguments of a statement in the script's order.
 pub(super) fn arguments(statement: &Statement) -> [String; 15] {
@@ -25,9 +25,9 @@ pub(super) fn arguments(statement: &Statement) -> [String; 15] {
         limits.of(contract::window::Window::Minute).to_string(),
         limits.of(contract::window::Window::Day).to_string(),
         claim.named.max(-1).to_string(),
-        statement.node.life.start.to_string(),
-        statement.node.life.stay.to_string(),
-        statement.node.life.process.to_string(),
+        statement.node.generation.start.to_string(),
+        statement.node.generation.stay.to_string(),
+        statement.node.generation.process.to_string(),
     ]
 }
 
@@ -81,9 +81,9 @@ pub(super) fn view(fields: &Value, time: &Value) -> Result<Option<BucketView>, S
     let mut components = Vec::new();
     for (name, text) in fields.iter().filter(|(name, _)| name != "record") {
         let [start, stay, process, _, minute, units, spent, day] = numbers::<8>(text)?;
-        let life = Life { start: small(start)?, stay: small(stay)?, process: small(process)? };
+        let generation = Generation { start: small(start)?, stay: small(stay)?, process: small(process)? };
         components.push(RawComponent {
-            node: NodeId { place: place_of(name)?, life },
+            node: NodeId { place: place_of(name)?, generation },
             minute,
             minute_units: small(units)?,
             minute_spent: small(spent)?,

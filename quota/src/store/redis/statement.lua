@@ -112,7 +112,7 @@ if not known and places >= PLACES_MAX then
   evicted = 1
 end
 
--- The charges of an earlier life of the place stay: none of its units is known to be unspent. `spoke` tells whether the place
+-- The charges of an earlier generation of the place stay: none of its units is known to be unspent. `spoke` tells whether the place
 -- was counted in this minute.
 local spoke, held_before = known and known.minute == minute, 0
 if spoke then held_before = max(known.units - known.spent, 0) end

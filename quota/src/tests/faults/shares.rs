@@ -81,19 +81,19 @@ async fn a_restart_in_an_outage_spends_no_share_again_and_loses_no_unit() {
     quota.heartbeat().await;
     store.set_behaviour(Behaviour::Fails);
     let limits = limits(30, 75);
-    for (life, shares) in [(2, [10, 0]), (3, [10, 0]), (4, [5, 0])] {
-        assert_eq!(outcomes(&quota, limits, 20).await.0, shares[0], "life {}", life - 1);
+    for (generation, shares) in [(2, [10, 0]), (3, [10, 0]), (4, [5, 0])] {
+        assert_eq!(outcomes(&quota, limits, 20).await.0, shares[0], "generation {}", generation - 1);
         let saved = serde_json::to_string(&quota.unclaimed()).unwrap();
         let settings = QuotaSettings {
             place: 1,
-            start: life,
+            start: generation,
             fleet: quota.fleet(),
             unclaimed: serde_json::from_str(&saved).unwrap(),
             call_budget: SHORT,
-            ..QuotaSettings::new(life.into())
+            ..QuotaSettings::new(generation.into())
         };
         quota = Quota::new(store.clone(), settings, store.clock.clone());
-        assert_eq!(outcomes(&quota, limits, 20).await.0, shares[1], "life {life} in the same minute");
+        assert_eq!(outcomes(&quota, limits, 20).await.0, shares[1], "generation {generation} in the same minute");
         store.clock.skip(60_000);
     }
     store.set_behaviour(Behaviour::Works);

@@ -7,7 +7,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::*;
 use crate::ledger::bucket::{Bucket, PLACES_MAX, StoreState};
-use crate::ledger::{Claim, Executed, Incarnation, Life, NodeId, Reply, Statement};
+use crate::ledger::{Claim, Executed, Generation, Incarnation, NodeId, Reply, Statement};
 
 /// A planned statement: the parts that depend on the clock are filled in when it is made.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ fn drafts() -> impl Strategy<Value = Vec<Draft>> {
     let draft =
         draft.prop_map(|((place, (start, stay, process), ahead, acked_behind), claim, (need, spare, limits))| {
             let (minute, named_before, minute_spent, day_more, held) = claim;
-            let node = NodeId { place, life: Life { start, stay, process } };
+            let node = NodeId { place, generation: Generation { start, stay, process } };
             Draft { node, ahead, acked_behind, minute, named_before, minute_spent, day_more, held, need, spare, limits }
         });
     prop::collection::vec(draft, 1..40)
@@ -147,7 +147,7 @@ async fn the_script_and_the_bucket_evict_the_same_places_and_refuse_the_same_new
     };
     let most = PLACES_MAX as u64;
     let draft = |place: u64, minute: Option<i8>| Draft {
-        node: NodeId { place, life: Life { start: 1, stay: 0, process: 1 } },
+        node: NodeId { place, generation: Generation { start: 1, stay: 0, process: 1 } },
         ahead: 1,
         acked_behind: 0,
         minute,
