@@ -26,8 +26,8 @@ use crate::clock::FleetClock;
 use crate::gateway::Gateway;
 use crate::replica::Unregistered;
 use listener::Connections;
+use quota::allowance::Allowance;
 use quota::ledger::{self, bucket::NodeView};
-use quota::standing::Allowance;
 
 /// State that the running gateway shares with its admin listener.
 pub(crate) struct Live {
@@ -186,7 +186,7 @@ async fn usage(State(view): State<View>, Path(project): Path<String>) -> Respons
         "shadow": pipeline.shadow_plans.contains(&project.plan),
         "mode": pipeline.quota.mode().as_str(),
     });
-    let standing = pipeline.quota.standing(&project.uid, project.limits);
+    let allowances = pipeline.quota.allowances(&project.uid, project.limits);
     let of_this_node = |window: Allowance| {
         json!({
             "limit": window.limit,
@@ -206,8 +206,8 @@ async fn usage(State(view): State<View>, Path(project): Path<String>) -> Respons
             let day = window(Window::Day, figures.day_charged, ledger::day_of(figures.minute));
             (minute, day, json!(figures.nodes.iter().map(node).collect::<Vec<_>>()))
         }
-        Ok(None) => (of_this_node(standing.minute), json!(standing.day.map(of_this_node)), json!([])),
-        Err(_) => (of_this_node(standing.minute), json!(standing.day.map(of_this_node)), Value::Null),
+        Ok(None) => (of_this_node(allowances.minute), json!(allowances.day.map(of_this_node)), json!([])),
+        Err(_) => (of_this_node(allowances.minute), json!(allowances.day.map(of_this_node)), Value::Null),
     };
     if let Some(known) = known.as_object_mut() {
         known.extend([("minute".to_owned(), minute), ("day".to_owned(), day), ("nodes".to_owned(), nodes)]);

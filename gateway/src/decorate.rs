@@ -138,13 +138,13 @@ pub(crate) fn add_fields(
         return Ok(());
     }
     out.field(CONTENT_TYPE_OPTIONS, b"nosniff")?;
-    let Some(QuotaFigures { standing, outcome }) = facts.quota.figures else { return Ok(()) };
-    let headers = standing.rate_limit_headers(outcome);
+    let Some(QuotaFigures { allowances, outcome }) = facts.quota.figures else { return Ok(()) };
+    let headers = allowances.rate_limit_headers(outcome);
     out.figure(LIMIT, headers.limit)?;
     out.figure(REMAINING, headers.remaining)?;
     out.figure(RESET, headers.reset)?;
-    out.field(POLICY, standing.policy_field().as_bytes())?;
-    out.field(RATELIMIT, standing.ratelimit_field(outcome).as_bytes())
+    out.field(POLICY, allowances.policy_field().as_bytes())?;
+    out.field(RATELIMIT, allowances.ratelimit_field(outcome).as_bytes())
 }
 
 /// Writes who may read the response.

@@ -38,7 +38,7 @@ use crate::gateway::Gateway;
 use crate::grpc;
 use crate::request::AnnouncedBody;
 use crate::telemetry::{Entry, LoggedConnection};
-use crate::upstreams::{Requirements, Endpoint, PoolKey, Upstream};
+use crate::upstreams::{Endpoint, PoolKey, Requirements, Upstream};
 use contract::rejection::Rejection;
 use listener::{Client, Connection, H2Request, Handler, ServeOutcome};
 

@@ -19,8 +19,8 @@ use crate::upstreams::{AllowedOrigin, Endpoint, Permit, Upstream};
 use crate::usage::Decision;
 use contract::rejection::Rejection;
 use listener::Connection;
+use quota::allowance::{Allowances, QuotaOutcome};
 use quota::settings::Mode;
-use quota::standing::{QuotaOutcome, Standing};
 
 contract::words! {
     /// The part of the product that answered: a label of metrics.
@@ -41,8 +41,8 @@ contract::words! {
 /// The quota figures in a response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QuotaFigures {
-    /// The standing.
-    pub standing: Standing,
+    /// Both windows of the caller.
+    pub allowances: Allowances,
     /// The quota's decision.
     pub outcome: QuotaOutcome,
 }
@@ -141,8 +141,8 @@ pub(crate) struct CallerFacts {
 pub(crate) struct QuotaFacts {
     /// The figures in the response.
     pub figures: Option<QuotaFigures>,
-    /// The standing after the charge, for a refund.
-    pub charged: Option<Standing>,
+    /// The allowances after the charge, for a refund.
+    pub charged: Option<Allowances>,
     /// The quota would have refused it, but its plan's limits are in shadow mode.
     pub in_shadow: bool,
     /// How the quota was counted.

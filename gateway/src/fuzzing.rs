@@ -12,7 +12,7 @@ use contract::time::{UnixMillis, UnixSeconds};
 use contract::token::KeySet;
 use listener::Connection;
 use pingora_http::RequestHeader;
-use quota::standing::{QuotaOutcome, Standing};
+use quota::allowance::{Allowances, QuotaOutcome};
 
 use crate::answer::Refusal;
 pub use crate::exchange::fuzzing as exchange;
@@ -39,7 +39,7 @@ impl KnownRequest {
         host: Hostname,
         project: Arc<Project>,
         key: Arc<ApiKey>,
-        standing: Standing,
+        allowances: Allowances,
         generation: Generation,
     ) -> anyhow::Result<Self> {
         let mut facts =
@@ -48,7 +48,7 @@ impl KnownRequest {
         facts.host = Some(host);
         facts.project = Some(project.clone());
         facts.caller.payer = Some(project);
-        facts.quota.figures = Some(QuotaFigures { standing, outcome: QuotaOutcome::Admitted });
+        facts.quota.figures = Some(QuotaFigures { allowances, outcome: QuotaOutcome::Admitted });
         facts.caller.key = Some(key);
         let identity_tokens = IdentityTokens::waiting();
         identity_tokens.replace(&[generation], KeySet::default())?;

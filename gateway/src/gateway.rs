@@ -16,7 +16,7 @@ use crate::request_id::RequestId;
 use crate::telemetry::Telemetry;
 use crate::upstreams::Endpoint;
 use listener::Connection;
-use quota::standing::QuotaOutcome;
+use quota::allowance::QuotaOutcome;
 
 /// Shared by all requests of a gateway.
 pub(crate) struct Gateway {
@@ -81,19 +81,19 @@ impl Gateway {
 
     /// Refunds the charge. The response still shows the figures before the refund: they never rise within a window.
     fn refund(&self, facts: &mut Facts) {
-        if let (Some(standing), Some(payer)) = (facts.quota.charged.take(), &facts.caller.payer) {
-            self.pipeline.quota.refund(&payer.uid, &standing);
+        if let (Some(allowances), Some(payer)) = (facts.quota.charged.take(), &facts.caller.payer) {
+            self.pipeline.quota.refund(&payer.uid, &allowances);
         }
     }
 
     /// Every API response shows limits: the caller's, or those of its address if it is not authenticated.
     fn show_limits(&self, facts: &mut Facts, connection: &Connection) {
         if facts.surface == Surface::Api && facts.quota.figures.is_none() {
-            let standing = match self.pipeline.failed_authentications.check(facts.client(connection), self.clock.now())
-            {
-                Ok(standing) | Err(standing) => standing,
-            };
-            facts.quota.figures = Some(QuotaFigures { standing, outcome: QuotaOutcome::Admitted });
+            let allowances =
+                match self.pipeline.failed_authentications.check(facts.client(connection), self.clock.now()) {
+                    Ok(allowances) | Err(allowances) => allowances,
+                };
+            facts.quota.figures = Some(QuotaFigures { allowances, outcome: QuotaOutcome::Admitted });
         }
     }
 

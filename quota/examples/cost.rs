@@ -9,8 +9,8 @@ use chassis::clock::{Clock, SystemClock};
 use contract::key::KeyId;
 use contract::plan::Limits;
 use quota::Quota;
+use quota::allowance::QuotaOutcome;
 use quota::settings::QuotaSettings;
-use quota::standing::QuotaOutcome;
 use quota::store::memory::MemoryStore;
 
 /// Requests measured.
@@ -26,9 +26,9 @@ async fn main() -> anyhow::Result<()> {
     let began = Instant::now();
     let mut figures = 0_u64;
     for request in 0..REQUESTS {
-        let standing = quota.charge(&project, limits, &key).await.map_err(|error| anyhow::anyhow!("{error:?}"))?;
-        figures += u64::from(standing.rate_limit_headers(QuotaOutcome::Admitted).remaining);
-        figures += (standing.policy_field().len() + standing.ratelimit_field(QuotaOutcome::Admitted).len()) as u64;
+        let allowances = quota.charge(&project, limits, &key).await.map_err(|error| anyhow::anyhow!("{error:?}"))?;
+        figures += u64::from(allowances.rate_limit_headers(QuotaOutcome::Admitted).remaining);
+        figures += (allowances.policy_field().len() + allowances.ratelimit_field(QuotaOutcome::Admitted).len()) as u64;
         if request % 1_000 == 0 {
             // Prefetches run in tasks beside the requests.
             tokio::task::yield_now().await;

@@ -17,9 +17,9 @@ pub(crate) async fn three_requests(clock: Arc<dyn Clock>) -> Option<String> {
     let mut lines = String::new();
     for _ in 0..3 {
         lines += &match quota.charge(&project, limits, &key).await {
-            Ok(standing) => format!("200, {} left in this minute\n", standing.minute.remaining),
-            Err(ChargeError::Exceeded { standing, window }) => {
-                format!("429, the {} resets at {}\n", window.as_str(), standing.of(window).resets_at.0)
+            Ok(allowances) => format!("200, {} left in this minute\n", allowances.minute.remaining),
+            Err(ChargeError::Exceeded { allowances, window }) => {
+                format!("429, the {} resets at {}\n", window.as_str(), allowances.of(window).resets_at.0)
             }
             Err(ChargeError::Banned { until, .. }) => format!("429, banned until {}\n", until.0),
             Err(ChargeError::Unavailable { retry_after_seconds, .. }) => {

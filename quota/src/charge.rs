@@ -13,12 +13,12 @@ use contract::time::UnixMillis;
 use contract::window::Window;
 use tokio::sync::oneshot;
 
+use super::allowance::{Allowances, seconds_until};
 use super::ban::Notification;
 use super::bucket_cache::{CachedBucket, CachedState, WaitResult};
 use super::ledger::node::{DegradedClock, DegradedPolicy, DegradedStep, Purpose, Step};
 use super::ledger::{Reply, Statement};
 use super::settings::OnStoreDown;
-use super::standing::{Standing, seconds_until};
 use super::store::StoreOutage;
 use super::{ChargeError, Inner, Quota};
 
@@ -32,26 +32,31 @@ type Call = Pin<Box<dyn Future<Output = Result<Reply, StoreOutage>> + Send>>;
 
 impl Quota {
     /// Charges one request of `key` to its project's minute and day, or to neither. A refusal may count as a strike.
-    pub async fn charge(&self, project: &ProjectUid, limits: Limits, key: &KeyId) -> Result<Standing, ChargeError> {
+    pub async fn charge(&self, project: &ProjectUid, limits: Limits, key: &KeyId) -> Result<Allowances, ChargeError> {
         let arrived = self.0.clock.monotonic();
         let outcome = self.try_charge(project, limits, key).await;
-        if let Err(ChargeError::Exceeded { standing, window }) = outcome {
-            self.0.strike(key, window, limits, &standing, arrived);
+        if let Err(ChargeError::Exceeded { allowances, window }) = outcome {
+            self.0.strike(key, window, limits, &allowances, arrived);
         }
         outcome
     }
 
     /// Charges one request; a refusal never counts as a strike.
-    pub async fn try_charge(&self, project: &ProjectUid, limits: Limits, key: &KeyId) -> Result<Standing, ChargeError> {
+    pub async fn try_charge(
+        &self,
+        project: &ProjectUid,
+        limits: Limits,
+        key: &KeyId,
+    ) -> Result<Allowances, ChargeError> {
         let inner = &self.0;
         let arrived = inner.clock.monotonic();
         let Some(cached) = inner.cache.get(project, limits, arrived) else {
-            return Err(unavailable(self.standing(project, limits)));
+            return Err(unavailable(self.allowances(project, limits)));
         };
         let banned_until = inner.bans.holds(key, || cached.lock().bucket.peek(arrived, inner.clock.now()).as_of);
         if let Some(until) = banned_until {
-            let standing = cached.lock().bucket.peek(arrived, inner.clock.now());
-            return Err(ChargeError::Banned { until, standing });
+            let allowances = cached.lock().bucket.peek(arrived, inner.clock.now());
+            return Err(ChargeError::Banned { until, allowances });
         }
         let (step, prefetch) = {
             let mut state = cached.lock();
@@ -63,8 +68,8 @@ impl Quota {
         }
         let served = if step == Step::Ask { inner.ask(&cached).await } else { WaitResult::Step(step) };
         match served {
-            WaitResult::Step(Step::Admit(standing)) => Ok(standing),
-            WaitResult::Step(Step::Refuse(standing, window)) => Err(ChargeError::Exceeded { standing, window }),
+            WaitResult::Step(Step::Admit(allowances)) => Ok(allowances),
+            WaitResult::Step(Step::Refuse(allowances, window)) => Err(ChargeError::Exceeded { allowances, window }),
             WaitResult::Outage => inner.decide_degraded(&cached),
             WaitResult::Step(Step::Ask) | WaitResult::Busy => {
                 Err(unavailable(cached.lock().bucket.peek(arrived, inner.clock.now())))
@@ -254,8 +259,8 @@ impl Inner {
                 state.waiting.push_front(waiting);
                 break;
             }
-            if let (Err(WaitResult::Step(_)), Step::Admit(standing)) = (waiting.send(WaitResult::Step(step)), step) {
-                state.bucket.refund(now, &standing);
+            if let (Err(WaitResult::Step(_)), Step::Admit(allowances)) = (waiting.send(WaitResult::Step(step)), step) {
+                state.bucket.refund(now, &allowances);
             }
         }
         state.bucket.keep_rest();
@@ -274,7 +279,7 @@ impl Inner {
     }
 
     /// Decides without the store, as the operator configured.
-    fn decide_degraded(&self, cached: &Arc<CachedBucket>) -> Result<Standing, ChargeError> {
+    fn decide_degraded(&self, cached: &Arc<CachedBucket>) -> Result<Allowances, ChargeError> {
         let (now, wall) = (self.clock.monotonic(), self.clock.now());
         let how = match self.settings.on_store_down {
             OnStoreDown::Share => self.fleet().map(|fleet| DegradedPolicy::Share(fleet.share_of(&cached.project))),
@@ -288,33 +293,40 @@ impl Inner {
         };
         let mut state = cached.lock();
         let step = state.bucket.spend_degraded(now, clock, how);
-        let standing = state.bucket.peek(now, wall);
+        let allowances = state.bucket.peek(now, wall);
         drop(state);
         match step {
-            DegradedStep::Admit(standing) => {
+            DegradedStep::Admit(allowances) => {
                 self.cache.watch(cached);
-                Ok(standing)
+                Ok(allowances)
             }
-            DegradedStep::Refuse(standing, window) => Err(ChargeError::Exceeded { standing, window }),
+            DegradedStep::Refuse(allowances, window) => Err(ChargeError::Exceeded { allowances, window }),
             // By then there is a new share, whether the store is back or not.
             DegradedStep::Spent(window) => Err(ChargeError::Unavailable {
-                retry_after_seconds: seconds_until(standing.of(window).resets_at, standing.as_of).max(1),
+                retry_after_seconds: seconds_until(allowances.of(window).resets_at, allowances.as_of).max(1),
                 spent: Some(window),
-                standing,
+                allowances,
             }),
         }
     }
 
     /// Counts a refusal against the key, at the time when the request arrived, not when it was refused.
-    fn strike(self: &Arc<Self>, key: &KeyId, window: Window, limits: Limits, standing: &Standing, arrived: Duration) {
+    fn strike(
+        self: &Arc<Self>,
+        key: &KeyId,
+        window: Window,
+        limits: Limits,
+        allowances: &Allowances,
+        arrived: Duration,
+    ) {
         let waited = self.clock.monotonic().saturating_sub(arrived).as_millis();
-        let arrived: UnixMillis = standing.as_of.plus(-i64::try_from(waited).unwrap_or(0));
+        let arrived: UnixMillis = allowances.as_of.plus(-i64::try_from(waited).unwrap_or(0));
         if let Some(ban) = self.bans.refuse(key, window, limits.of(Window::Minute), arrived) {
             self.begin_ban(ban);
         }
     }
 }
 
-fn unavailable(standing: Standing) -> ChargeError {
-    ChargeError::Unavailable { retry_after_seconds: 1, spent: None, standing }
+fn unavailable(allowances: Allowances) -> ChargeError {
+    ChargeError::Unavailable { retry_after_seconds: 1, spent: None, allowances }
 }

@@ -16,7 +16,7 @@ use contract::time::UnixMillis;
 use contract::window::Window;
 use parking_lot::Mutex;
 
-use super::standing::{Allowance, Standing};
+use super::allowance::{Allowance, Allowances};
 use chassis::network::network_of;
 
 /// Default failures per minute and address.
@@ -50,18 +50,18 @@ impl FailedAuthenticationLimits {
         Self { per_minute, hasher, sets: (0..SETS).map(|_| Mutex::default()).collect() }
     }
 
-    /// The standing of an address, without counting. `Err` when its failures of this minute are used up: answer 429
+    /// The allowances of an address, without counting. `Err` when its failures of this minute are used up: answer 429
     /// `too_many_auth_failures` without reading the key.
-    pub fn check(&self, address: IpAddr, now: UnixMillis) -> Result<Standing, Standing> {
+    pub fn check(&self, address: IpAddr, now: UnixMillis) -> Result<Allowances, Allowances> {
         let failures = self.with_set(address, |set, address| {
             set.iter().find(|slot| slot.is(address, now)).map_or(0, |slot| slot.failures)
         });
-        let standing = self.standing(failures, now);
-        if standing.minute.remaining == 0 { Err(standing) } else { Ok(standing) }
+        let allowances = self.allowances(failures, now);
+        if allowances.minute.remaining == 0 { Err(allowances) } else { Ok(allowances) }
     }
 
-    /// Counts one failed authentication; returns the standing after it.
-    pub fn fail(&self, address: IpAddr, now: UnixMillis) -> Standing {
+    /// Counts one failed authentication; returns the allowances after it.
+    pub fn fail(&self, address: IpAddr, now: UnixMillis) -> Allowances {
         let failures = self.with_set(address, |set, address| {
             let place = set.iter().position(|slot| slot.is(address, now)).or_else(|| {
                 let cheapest = |(_, slot): &(usize, &Slot)| if slot.is_of(now) { slot.failures } else { 0 };
@@ -74,7 +74,7 @@ impl FailedAuthenticationLimits {
             slot.failures = slot.failures.saturating_add(1);
             slot.failures
         });
-        self.standing(failures, now)
+        self.allowances(failures, now)
     }
 
     fn with_set<T>(&self, address: IpAddr, work: impl FnOnce(&mut [Slot; WAYS], u64) -> T) -> T {
@@ -88,11 +88,11 @@ impl FailedAuthenticationLimits {
         }
     }
 
-    fn standing(&self, failures: u32, now: UnixMillis) -> Standing {
+    fn allowances(&self, failures: u32, now: UnixMillis) -> Allowances {
         let limit = self.per_minute.get();
         let resets_at = Window::Minute.ends_at(Window::Minute.index(now));
         let minute = Allowance { limit, remaining: limit.saturating_sub(failures), resets_at };
-        Standing { minute, day: None, as_of: now }
+        Allowances { minute, day: None, as_of: now }
     }
 }
 

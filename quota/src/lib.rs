@@ -2,7 +2,7 @@
 //!
 //! The pipeline calls [`Quota`]. Memory decides most requests: from a lease that this node holds, or a refusal that it
 //! remembers. The others wait for one call to the [`store`], shared by all that wait for the same bucket. [`ledger`]
-//! has the protocol, [`standing`] the figures of the headers, [`ban`] the bans, and [`failed_authentications`] the
+//! has the protocol, [`allowance`] the figures of the headers, [`ban`] the bans, and [`failed_authentications`] the
 //! limits of failed authentications.
 //!
 //! Without the store: a call is abandoned after its budget (50 ms); three failures open the circuit breaker, and no
@@ -11,7 +11,7 @@
 //!
 //! Callers write the response, and persist the embedded store.
 
-pub mod standing;
+pub mod allowance;
 pub mod clock;
 pub mod ledger;
 pub mod ban;
@@ -37,6 +37,7 @@ use contract::time::{UnixMillis, UnixSeconds};
 use contract::window::Window;
 use parking_lot::Mutex;
 
+use allowance::Allowances;
 use ban::{Ban, BanTable, Notification};
 use breaker::Breaker;
 use bucket_cache::BucketCache;
@@ -47,7 +48,6 @@ use ledger::bucket::BucketView;
 use ledger::node::{NodeBucket, Unclaimed};
 use ledger::{Generation, NodeId};
 use settings::{Mode, OnStoreDown, QuotaSettings};
-use standing::Standing;
 use store::{Fleet, Store, StoreOutage};
 
 /// How often a node sends a heartbeat to the store, detects that the store lost its data, and hands back the units of
@@ -62,8 +62,8 @@ pub const UNCLAIMED_MAX: usize = 10_000;
 pub enum ChargeError {
     /// The minute or the day is used up: 429 `rate_limit_exceeded` or `daily_quota_exceeded`.
     Exceeded {
-        /// The caller's standing; show it with [`standing::QuotaOutcome::Refused`].
-        standing: Standing,
+        /// The caller's allowances; show them with [`allowance::QuotaOutcome::Refused`].
+        allowances: Allowances,
         /// The window that refused.
         window: Window,
     },
@@ -71,8 +71,8 @@ pub enum ChargeError {
     Banned {
         /// The first second after the ban.
         until: UnixSeconds,
-        /// The caller's standing; show it with [`standing::QuotaOutcome::Banned`].
-        standing: Standing,
+        /// The caller's allowances; show them with [`allowance::QuotaOutcome::Banned`].
+        allowances: Allowances,
     },
     /// The request could not be counted: 503 `quota_unavailable`.
     Unavailable {
@@ -80,8 +80,8 @@ pub enum ChargeError {
         retry_after_seconds: u32,
         /// The window of which this node's share is spent; `None` if it was not counted for another reason.
         spent: Option<Window>,
-        /// The caller's standing as far as this node knows; every API response shows it.
-        standing: Standing,
+        /// The caller's allowances as far as this node knows; every API response shows them.
+        allowances: Allowances,
     },
 }
 
@@ -143,11 +143,11 @@ impl Quota {
         }))
     }
 
-    /// Takes back the unit of a request that never reached an upstream through our own fault. `standing` is the result
+    /// Takes back the unit of a request that never reached an upstream through our own fault. `allowances` is the result
     /// of [`Quota::charge`] for it.
-    pub fn refund(&self, project: &ProjectUid, standing: &Standing) {
+    pub fn refund(&self, project: &ProjectUid, allowances: &Allowances) {
         if let Some(cached) = self.0.cache.find(project) {
-            cached.lock().bucket.refund(self.0.clock.monotonic(), standing);
+            cached.lock().bucket.refund(self.0.clock.monotonic(), allowances);
             self.0.cache.watch(&cached);
         }
     }
@@ -166,8 +166,8 @@ impl Quota {
         tokio::time::timeout(budget, self.0.store.view(project)).await.unwrap_or(Err(StoreOutage::TimedOut))
     }
 
-    /// A project's standing on this node, without charging.
-    pub fn standing(&self, project: &ProjectUid, limits: Limits) -> Standing {
+    /// A project's allowances on this node, without charging.
+    pub fn allowances(&self, project: &ProjectUid, limits: Limits) -> Allowances {
         let (now, wall) = (self.0.clock.monotonic(), self.0.clock.now());
         match self.0.cache.find(project) {
             Some(cached) => cached.lock().bucket.peek(now, wall),

@@ -118,13 +118,13 @@ async fn remaining_falls_by_exactly_one_per_request_and_then_the_minute_refuses(
     let (quota, _clock, _store) = embedded();
     let free = Plan::Free.stated_limits();
     for left in (0..60).rev() {
-        let standing = quota.charge(&project(), free, &key(1)).await.unwrap();
-        assert_eq!((standing.minute.remaining, standing.day.unwrap().remaining), (left, 940 + left));
-        assert_eq!(standing.minute.resets_at, UnixSeconds(1_700_000_040));
+        let allowances = quota.charge(&project(), free, &key(1)).await.unwrap();
+        assert_eq!((allowances.minute.remaining, allowances.day.unwrap().remaining), (left, 940 + left));
+        assert_eq!(allowances.minute.resets_at, UnixSeconds(1_700_000_040));
     }
     let refused = quota.charge(&project(), free, &key(1)).await.unwrap_err();
-    let ChargeError::Exceeded { standing, window: Window::Minute } = refused else { unreachable!("{refused:?}") };
-    assert_eq!(standing.minute.remaining, 0);
+    let ChargeError::Exceeded { allowances, window: Window::Minute } = refused else { unreachable!("{refused:?}") };
+    assert_eq!(allowances.minute.remaining, 0);
     assert_eq!(quota.mode(), Mode::Exact);
 }
 
@@ -138,7 +138,7 @@ async fn the_next_minute_starts_full_and_the_day_goes_on() {
         for _ in 0..4 {
             admitted += u32::from(quota.charge(&project(), limits, &key(1)).await.is_ok());
         }
-        let reset = quota.standing(&project(), limits).minute.resets_at;
+        let reset = quota.allowances(&project(), limits).minute.resets_at;
         clock.pass_until(UnixSeconds(reset.0 - 1));
         clock.pass(Duration::from_millis(999));
         assert!(quota.charge(&project(), limits, &key(1)).await.is_err(), "the last millisecond of the minute");
@@ -146,8 +146,8 @@ async fn the_next_minute_starts_full_and_the_day_goes_on() {
     }
     assert_eq!(admitted, 5);
     let refused = quota.charge(&project(), limits, &key(1)).await.unwrap_err();
-    let ChargeError::Exceeded { standing, window: Window::Day } = refused else { unreachable!("{refused:?}") };
-    clock.pass_until(standing.day.unwrap().resets_at);
+    let ChargeError::Exceeded { allowances, window: Window::Day } = refused else { unreachable!("{refused:?}") };
+    clock.pass_until(allowances.day.unwrap().resets_at);
     let next = quota.charge(&project(), limits, &key(1)).await.unwrap();
     assert_eq!((next.minute.remaining, next.day.unwrap().remaining), (1, 4));
 }
@@ -200,8 +200,8 @@ async fn concurrent_requests_see_every_remaining_exactly_once() {
         .collect();
     let mut seen = BTreeSet::new();
     for one in all {
-        if let Some(standing) = one.await.unwrap() {
-            assert!(seen.insert(standing.minute.remaining));
+        if let Some(allowances) = one.await.unwrap() {
+            assert!(seen.insert(allowances.minute.remaining));
         }
     }
     assert_eq!(seen, (0..500).collect());
@@ -216,8 +216,8 @@ async fn a_plan_change_takes_effect_at_once_and_keeps_counts() {
     let upgraded = quota.charge(&project(), Plan::Pro.stated_limits(), &key(1)).await.unwrap();
     assert_eq!((upgraded.minute.limit, upgraded.minute.remaining), (300, 239));
     let downgraded = quota.charge(&project(), Plan::Free.stated_limits(), &key(1)).await.unwrap_err();
-    let ChargeError::Exceeded { standing, .. } = downgraded else { unreachable!("{downgraded:?}") };
-    assert_eq!((standing.minute.limit, standing.minute.remaining), (60, 0));
+    let ChargeError::Exceeded { allowances, .. } = downgraded else { unreachable!("{downgraded:?}") };
+    assert_eq!((allowances.minute.limit, allowances.minute.remaining), (60, 0));
 }
 
 #[tokio::test]

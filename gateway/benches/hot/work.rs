@@ -77,11 +77,11 @@ fn sample(quota: &Quota, runtime: &tokio::runtime::Runtime) -> anyhow::Result<Sa
     let client: SocketAddr = "203.0.113.195:50000".parse()?;
     let ends = Addresses { client, peer: client, local: "192.0.2.1:443".parse()? };
     let connection = Arc::new(Connection::unattached(ends));
-    let standing = runtime
+    let allowances = runtime
         .block_on(quota.charge(&uid, limits, &key.id))
         .map_err(|error| anyhow::anyhow!("the charge failed: {error:?}"))?;
     let generation = Generation { number: 1, signs_from: UnixSeconds(0), identity: [3; 32], tickets: [4; 32] };
-    let known = KnownRequest::new(host.clone(), project, key, standing, generation)?;
+    let known = KnownRequest::new(host.clone(), project, key, allowances, generation)?;
     let mut request = RequestHeader::build("GET", b"/v1/store/orders?status=shipped", None)?;
     request.insert_header("Host", host.as_str())?;
     request.insert_header("User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0")?;

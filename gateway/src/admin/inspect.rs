@@ -156,10 +156,10 @@ async fn key(State(view): State<View>, Path(id): Path<String>) -> Response {
         Some(project) if project.suspended => why.push("Its project is suspended: 403 project_suspended.".to_owned()),
         Some(_) => {}
     }
-    let standing = project.as_ref().map(|project| pipeline.quota.standing(&project.uid, project.limits));
-    if standing
-        .is_some_and(|standing| standing.minute.remaining == 0 || standing.day.is_some_and(|day| day.remaining == 0))
-    {
+    let allowances = project.as_ref().map(|project| pipeline.quota.allowances(&project.uid, project.limits));
+    if allowances.is_some_and(|allowances| {
+        allowances.minute.remaining == 0 || allowances.day.is_some_and(|day| day.remaining == 0)
+    }) {
         why.push("Its project has used up its minute or its day: 429.".to_owned());
     }
     if why.is_empty() {

@@ -31,7 +31,7 @@ use super::downstream::Downstream;
 use super::retry::{Failed, Failure};
 use crate::decorate::{PresentFields, ResponseSink};
 use crate::facts::ConnectionKind;
-use crate::upstreams::{Requirements, Endpoint};
+use crate::upstreams::{Endpoint, Requirements};
 
 /// Buffer size for one read of a body.
 pub(super) const READ_BYTES: usize = 64 * 1024;

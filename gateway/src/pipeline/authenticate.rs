@@ -10,7 +10,7 @@ use crate::keys::{AuthError, Authentication};
 use crate::request::EdgeRequest;
 use contract::rejection::Rejection;
 use contract::window::Window;
-use quota::standing::QuotaOutcome;
+use quota::allowance::QuotaOutcome;
 
 /// The message for a missing bearer scheme.
 const NO_BEARER: &str = "Send the API key as: Authorization: Bearer <API_KEY>.";
@@ -20,7 +20,7 @@ const NOT_WHOLE: &str =
     "This is not a whole API key: it is cut short, or a letter is wrong. A key begins with th_live_ or th_test_.";
 
 impl Pipeline {
-    /// Whether this needs no key. It costs nothing; the headers show the standing of the address.
+    /// Whether this needs no key. It costs nothing; the headers show the allowances of the address.
     pub(super) fn is_open(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> bool {
         let is_open = facts
             .upstream
@@ -28,8 +28,9 @@ impl Pipeline {
             .as_ref()
             .is_some_and(|upstream| upstream.routes.is_open(request.method, request.path));
         if is_open {
-            let (Ok(standing) | Err(standing)) = self.failed_authentications.check(request.client, self.clock.now());
-            facts.quota.figures = Some(QuotaFigures { standing, outcome: QuotaOutcome::Admitted });
+            let (Ok(allowances) | Err(allowances)) =
+                self.failed_authentications.check(request.client, self.clock.now());
+            facts.quota.figures = Some(QuotaFigures { allowances, outcome: QuotaOutcome::Admitted });
         }
         is_open
     }
@@ -56,16 +57,16 @@ impl Pipeline {
 
     fn refuse(&self, error: AuthError, request: &EdgeRequest<'_>, facts: &mut Facts) -> Answer {
         let now = self.clock.now();
-        if let Err(standing) = self.failed_authentications.check(request.client, now) {
+        if let Err(allowances) = self.failed_authentications.check(request.client, now) {
             facts.caller.authentication = Some(Authentication::Throttled);
             let outcome = QuotaOutcome::Refused(Window::Minute);
-            facts.quota.figures = Some(QuotaFigures { standing, outcome });
-            let wait = standing.retry_after_seconds(outcome).unwrap_or(1);
+            facts.quota.figures = Some(QuotaFigures { allowances, outcome });
+            let wait = allowances.retry_after_seconds(outcome).unwrap_or(1);
             return Refusal::new(Rejection::TooManyAuthFailures).retry_after(i64::from(wait)).into();
         }
         facts.caller.authentication = Some(Authentication::Failed(error));
-        let standing = self.failed_authentications.fail(request.client, now);
-        facts.quota.figures = Some(QuotaFigures { standing, outcome: QuotaOutcome::Admitted });
+        let allowances = self.failed_authentications.fail(request.client, now);
+        facts.quota.figures = Some(QuotaFigures { allowances, outcome: QuotaOutcome::Admitted });
         let (rejection, challenge) = match error {
             // RFC 6750 section 3: no error attribute if no credentials were sent.
             AuthError::Missing => (Rejection::MissingApiKey, r#"Bearer realm="tollhouse""#),

@@ -7,7 +7,7 @@ use crate::answer::{Answer, Refusal};
 use crate::facts::{Facts, QuotaFigures};
 use contract::rejection::Rejection;
 use quota::ChargeError;
-use quota::standing::QuotaOutcome;
+use quota::allowance::QuotaOutcome;
 
 impl Pipeline {
     pub(super) async fn charge(&self, facts: &mut Facts) -> Result<(), Answer> {
@@ -24,32 +24,32 @@ impl Pipeline {
         };
         facts.quota.mode = Some(self.quota.mode());
         match charged {
-            Ok(standing) => {
-                facts.quota.charged = Some(standing);
-                facts.quota.figures = Some(QuotaFigures { standing, outcome: QuotaOutcome::Admitted });
+            Ok(allowances) => {
+                facts.quota.charged = Some(allowances);
+                facts.quota.figures = Some(QuotaFigures { allowances, outcome: QuotaOutcome::Admitted });
                 Ok(())
             }
             // In shadow mode the refusal is counted and its figures are shown, and the request continues.
-            Err(ChargeError::Exceeded { standing, .. }) if in_shadow => {
+            Err(ChargeError::Exceeded { allowances, .. }) if in_shadow => {
                 facts.quota.in_shadow = true;
-                facts.quota.figures = Some(QuotaFigures { standing, outcome: QuotaOutcome::Admitted });
+                facts.quota.figures = Some(QuotaFigures { allowances, outcome: QuotaOutcome::Admitted });
                 Ok(())
             }
-            Err(ChargeError::Exceeded { standing, window }) => {
+            Err(ChargeError::Exceeded { allowances, window }) => {
                 let rejection = match window {
                     Window::Minute => Rejection::RateLimitExceeded,
                     Window::Day => Rejection::DailyQuotaExceeded,
                 };
-                Err(refuse(facts, rejection, QuotaFigures { standing, outcome: QuotaOutcome::Refused(window) }))
+                Err(refuse(facts, rejection, QuotaFigures { allowances, outcome: QuotaOutcome::Refused(window) }))
             }
-            Err(ChargeError::Banned { until, standing }) => Err(refuse(
+            Err(ChargeError::Banned { until, allowances }) => Err(refuse(
                 facts,
                 Rejection::ApiKeyBanned,
-                QuotaFigures { standing, outcome: QuotaOutcome::Banned { until } },
+                QuotaFigures { allowances, outcome: QuotaOutcome::Banned { until } },
             )),
-            Err(ChargeError::Unavailable { retry_after_seconds, spent, standing }) => {
+            Err(ChargeError::Unavailable { retry_after_seconds, spent, allowances }) => {
                 let outcome = spent.map_or(QuotaOutcome::Admitted, QuotaOutcome::Refused);
-                facts.quota.figures = Some(QuotaFigures { standing, outcome });
+                facts.quota.figures = Some(QuotaFigures { allowances, outcome });
                 Err(Refusal::new(Rejection::QuotaUnavailable).retry_after(i64::from(retry_after_seconds)).into())
             }
         }
@@ -58,6 +58,6 @@ impl Pipeline {
 
 fn refuse(facts: &mut Facts, rejection: Rejection, figures: QuotaFigures) -> Answer {
     facts.quota.figures = Some(figures);
-    let wait = figures.standing.retry_after_seconds(figures.outcome).unwrap_or(1);
+    let wait = figures.allowances.retry_after_seconds(figures.outcome).unwrap_or(1);
     Refusal::new(rejection).retry_after(i64::from(wait)).into()
 }

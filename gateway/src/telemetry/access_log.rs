@@ -122,7 +122,7 @@ pub(super) fn line(
         }
     }
     if let Some(figures) = facts.quota.figures {
-        let headers = figures.standing.rate_limit_headers(figures.outcome);
+        let headers = figures.allowances.rate_limit_headers(figures.outcome);
         line.number("quota_limit", u64::from(headers.limit));
         line.number("quota_remaining", u64::from(headers.remaining));
     }

@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::Stream;
-use super::pool::{self, Requirements, IDLE_MAX, Lifetime, PoolKey};
+use super::pool::{self, IDLE_MAX, Lifetime, PoolKey, Requirements};
 
 /// A connection used within this time is probably not being closed: services keep theirs for at least two seconds. Only
 /// these serve requests that may not be repeated.

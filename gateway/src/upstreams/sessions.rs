@@ -28,7 +28,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
 use self::session::{Acquired, Opening, STREAMS_MAX, Session, State};
-use super::pool::{self, Requirements, IDLE_MAX, PoolKey};
+use super::pool::{self, IDLE_MAX, PoolKey, Requirements};
 use super::{ConnectionLimits, DialError, DialFailure, Stream};
 
 /// The most new connections of one request that the upstream closes at once.

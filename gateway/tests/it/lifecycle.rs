@@ -174,7 +174,10 @@ async fn after_a_clean_stop_the_gateway_serves_only_when_the_control_plane_knows
         world.run().await;
         let (code, ready) = world.admin.get("/readyz").await;
         assert_eq!((code, ready.contains("\"registered\":false")), (503, true), "{ready}");
-        assert_eq!((&status(&world).await["unregistered"], &status(&world).await["ready"]), (&json!("held"), &json!(false)));
+        assert_eq!(
+            (&status(&world).await["unregistered"], &status(&world).await["ready"]),
+            (&json!("held"), &json!(false))
+        );
         world.ask_plain(Ask::get(BLOG, "/")).await.refused(503, "starting");
         assert!(handshake(world.https, Some(DEMO), certificates::client(&[b"http/1.1"])).await.is_err());
         // Stopped again before the control plane got a report.
@@ -205,8 +208,10 @@ async fn an_operator_can_have_it_served_without_the_control_plane() {
     assert_eq!(world.ask(world.list()).await.status, 200);
     assert_eq!(status(&world).await["unregistered"], "served");
     world.control.revive();
-    eventually("the control plane has registered it", async || status(&world).await["unregistered"].is_null().then_some(()))
-        .await;
+    eventually("the control plane has registered it", async || {
+        status(&world).await["unregistered"].is_null().then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -258,11 +263,7 @@ async fn over_a_copied_directory_a_gateway_serves_only_when_the_control_plane_kn
         for _ in 0..2 {
             pair.run(1);
             let (code, ready) = readiness(&pair, 1).await;
-            assert_eq!(
-                (code, ready.contains("\"registered\":false")),
-                (503, true),
-                "{left_out:?}: {ready}"
-            );
+            assert_eq!((code, ready.contains("\"registered\":false")), (503, true), "{left_out:?}: {ready}");
             pair.kill(1);
         }
     }

@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 
 use contract::plan::Limits;
 use contract::window::Window;
+use quota::allowance::{Allowance, Allowances};
 use quota::ledger::day_of;
 use quota::ledger::node::LEASE_FRACTION;
-use quota::standing::{Allowance, Standing};
 
 use super::Summary;
 use super::scenario::{Kind, Scenario};
@@ -82,34 +82,34 @@ impl Audit {
     pub(super) fn admitted(
         &mut self,
         process: u64,
-        standing: &Standing,
+        allowances: &Allowances,
         degraded: bool,
         own_clock: Option<i64>,
     ) -> Result<(), String> {
-        let minute = own_clock.unwrap_or_else(|| minute_of(standing));
+        let minute = own_clock.unwrap_or_else(|| minute_of(allowances));
         let tally = self.minutes.entry(minute).or_default();
         tally.admitted += 1;
         tally.by_own_clock |= own_clock.is_some();
         self.days.entry(day_of(minute)).or_default().admitted += 1;
         self.summary.admitted += 1;
         self.summary.degraded += u64::from(degraded);
-        self.shown(process, standing)
+        self.shown(process, allowances)
     }
 
     /// Records a refused request.
-    pub(super) fn refused(&mut self, process: u64, standing: &Standing, window: Window) -> Result<(), String> {
-        let minute = minute_of(standing);
+    pub(super) fn refused(&mut self, process: u64, allowances: &Allowances, window: Window) -> Result<(), String> {
+        let minute = minute_of(allowances);
         match window {
             Window::Minute => self.minutes.entry(minute).or_default().refused = true,
             Window::Day => self.days.entry(day_of(minute)).or_default().refused = true,
         }
         self.summary.refused += 1;
-        let remaining = standing.of(window).remaining;
+        let remaining = allowances.of(window).remaining;
         // A spent share leaves its remainder to others; the ledger never refuses while something is left.
         if remaining > 0 && self.kind == Kind::Calm {
-            return Err(format!("refused with {remaining} left: {standing:?}"));
+            return Err(format!("refused with {remaining} left: {allowances:?}"));
         }
-        self.shown(process, standing)
+        self.shown(process, allowances)
     }
 
     /// Records a request answered with 503.
@@ -118,11 +118,11 @@ impl Audit {
         if self.kind == Kind::Calm { Err("unavailable in a calm world".to_owned()) } else { Ok(()) }
     }
 
-    fn shown(&mut self, process: u64, standing: &Standing) -> Result<(), String> {
-        let windows = [Some((Window::Minute, standing.minute)), standing.day.map(|day| (Window::Day, day))];
+    fn shown(&mut self, process: u64, allowances: &Allowances) -> Result<(), String> {
+        let windows = [Some((Window::Minute, allowances.minute)), allowances.day.map(|day| (Window::Day, day))];
         for (window, Allowance { limit, remaining, resets_at }) in windows.into_iter().flatten() {
-            if resets_at.to_millis() <= standing.as_of && self.kind == Kind::Calm {
-                return Err(format!("a standing whose window was over: {standing:?}"));
+            if resets_at.to_millis() <= allowances.as_of && self.kind == Kind::Calm {
+                return Err(format!("allowances of a window that was over: {allowances:?}"));
             }
             let lowest = self.lowest.entry((process, window, resets_at.0)).or_insert(limit);
             if remaining > limit || (remaining > *lowest && !self.may_rise) {
@@ -169,7 +169,7 @@ impl Audit {
     }
 }
 
-/// The minute that a standing describes.
-pub(super) fn minute_of(standing: &Standing) -> i64 {
-    standing.minute.resets_at.0.div_euclid(60) - 1
+/// The minute that allowances describe.
+pub(super) fn minute_of(allowances: &Allowances) -> i64 {
+    allowances.minute.resets_at.0.div_euclid(60) - 1
 }

@@ -349,27 +349,27 @@ impl<'a> World<'a> {
             let Some(node) = self.nodes.get_mut(place).and_then(Option::as_mut) else { continue };
             for fate in node.fates.drain(..) {
                 match fate {
-                    Fate::Decided(Step::Admit(standing)) => {
-                        self.audit.admitted(node.process, &standing, false, None)?;
+                    Fate::Decided(Step::Admit(allowances)) => {
+                        self.audit.admitted(node.process, &allowances, false, None)?;
                     }
-                    Fate::Degraded(DegradedStep::Admit(standing), by_own_clock) => {
+                    Fate::Degraded(DegradedStep::Admit(allowances), by_own_clock) => {
                         let minute = by_own_clock.then(|| Window::Minute.index(self.store.clock(self.now)));
                         self.own_clocks |= by_own_clock;
-                        self.audit.admitted(node.process, &standing, true, minute)?;
+                        self.audit.admitted(node.process, &allowances, true, minute)?;
                     }
-                    Fate::Decided(Step::Refuse(standing, window))
-                    | Fate::Degraded(DegradedStep::Refuse(standing, window), _) => {
-                        self.audit.refused(node.process, &standing, window)?;
+                    Fate::Decided(Step::Refuse(allowances, window))
+                    | Fate::Degraded(DegradedStep::Refuse(allowances, window), _) => {
+                        self.audit.refused(node.process, &allowances, window)?;
                     }
                     Fate::Unavailable | Fate::Degraded(DegradedStep::Spent(_), _) => self.audit.unavailable()?,
                     Fate::WentBack => self.audit.went_back(node.process),
                     Fate::Decided(Step::Ask) => return Err("a request was left without an answer".to_owned()),
                 }
-                if let Fate::Decided(Step::Admit(standing)) = fate
+                if let Fate::Decided(Step::Admit(allowances)) = fate
                     && self.scenario.kind == Kind::Lossy
-                    && minute_of(&standing) < Window::Minute.index(self.store.clock(self.now)) - 1
+                    && minute_of(&allowances) < Window::Minute.index(self.store.clock(self.now)) - 1
                 {
-                    return Err(format!("a unit of a minute long over was spent: {standing:?}"));
+                    return Err(format!("a unit of a minute long over was spent: {allowances:?}"));
                 }
             }
         }

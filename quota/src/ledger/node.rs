@@ -24,7 +24,7 @@ pub use unclaimed::Unclaimed;
 
 use super::rate::Rate;
 use super::{Claim, Executed, NodeId, Statement};
-use crate::standing::Standing;
+use crate::allowance::Allowances;
 
 /// The traffic that a lease should cover. With 1000 requests per minute over three nodes (5.6 per second each) it holds
 /// 28 units, of which a quarter is left when the next are asked for: one call for 21 requests.
@@ -52,9 +52,9 @@ pub const RECALLS_MAX: u8 = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A unit was spent.
-    Admit(Standing),
+    Admit(Allowances),
     /// This window is used up.
-    Refuse(Standing, Window),
+    Refuse(Allowances, Window),
     /// The node holds no unit and cannot decide: ask the store.
     Ask,
 }
@@ -165,11 +165,11 @@ impl NodeBucket {
         }
     }
 
-    /// The caller's standing, without spending. `wall` is this machine's clock, used before the first reply.
-    pub fn peek(&self, now: Duration, wall: UnixMillis) -> Standing {
+    /// The caller's allowances, without spending. `wall` is this machine's clock, used before the first reply.
+    pub fn peek(&self, now: Duration, wall: UnixMillis) -> Allowances {
         match &self.mirror {
-            Some(mirror) => mirror.standing(self.limits, now),
-            None => Mirror::blank(wall, now).standing(self.limits, now),
+            Some(mirror) => mirror.allowances(self.limits, now),
+            None => Mirror::blank(wall, now).allowances(self.limits, now),
         }
     }
 
@@ -291,9 +291,9 @@ impl NodeBucket {
 
     /// Takes back a unit of the minute that ends at `resets_at`: its request never reached an upstream through our own
     /// fault, or its caller has disconnected.
-    pub fn refund(&mut self, now: Duration, standing: &Standing) {
+    pub fn refund(&mut self, now: Duration, allowances: &Allowances) {
         if let Some(mirror) = &mut self.mirror {
-            mirror.refund(now, Window::Minute.index(standing.minute.resets_at.to_millis()) - 1);
+            mirror.refund(now, Window::Minute.index(allowances.minute.resets_at.to_millis()) - 1);
         }
     }
 
@@ -373,9 +373,9 @@ impl NodeBucket {
     }
 }
 
-/// The standing of a project that was never charged on this node.
-pub fn untouched(limits: Limits, now: Duration, wall: UnixMillis) -> Standing {
-    Mirror::blank(wall, now).standing(limits, now)
+/// The allowances of a project that was never charged on this node.
+pub fn untouched(limits: Limits, now: Duration, wall: UnixMillis) -> Allowances {
+    Mirror::blank(wall, now).allowances(limits, now)
 }
 
 /// Milliseconds as a duration; zero if negative.

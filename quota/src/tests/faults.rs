@@ -154,8 +154,8 @@ async fn a_node_with_a_fast_clock_does_not_change_other_nodes_minutes() {
     assert_eq!(outcomes(&quota, limits(60, 1_000), 10).await, (10, 0, 0), "the first it does with this bucket");
     store.set_behaviour(Behaviour::Works);
     quota.heartbeat().await;
-    let standing = quota.charge(&project(), limits(60, 1_000), &key(1)).await.unwrap();
-    assert_eq!(standing.minute.resets_at, Window::Minute.ends_at(Window::Minute.index(store.now())));
+    let allowances = quota.charge(&project(), limits(60, 1_000), &key(1)).await.unwrap();
+    assert_eq!(allowances.minute.resets_at, Window::Minute.ends_at(Window::Minute.index(store.now())));
     quota.hand_back_all().await;
     assert_eq!((store.record().minute, store.record().minute_charged), (Window::Minute.index(store.now()), 11));
 }
@@ -172,13 +172,13 @@ async fn a_step_of_the_wall_clock_in_an_outage_moves_no_minute() {
         store.set_behaviour(Behaviour::Fails);
         node.step(step);
         assert_eq!(outcomes(&quota, limits(60, 1_000), 10).await, (10, 0, 0), "first met in the outage; {step} ms");
-        let standing = quota.standing(&project(), limits(60, 1_000));
+        let allowances = quota.allowances(&project(), limits(60, 1_000));
         let minute = Window::Minute.index(store.now());
-        assert_eq!(standing.minute.resets_at, Window::Minute.ends_at(minute), "{step} ms");
+        assert_eq!(allowances.minute.resets_at, Window::Minute.ends_at(minute), "{step} ms");
         store.set_behaviour(Behaviour::Works);
         quota.heartbeat().await;
-        let standing = quota.charge(&project(), limits(60, 1_000), &key(1)).await.unwrap();
-        assert_eq!(standing.minute.resets_at, Window::Minute.ends_at(Window::Minute.index(store.now())), "{step} ms");
+        let allowances = quota.charge(&project(), limits(60, 1_000), &key(1)).await.unwrap();
+        assert_eq!(allowances.minute.resets_at, Window::Minute.ends_at(Window::Minute.index(store.now())), "{step} ms");
         quota.hand_back_all().await;
         let record = store.record();
         assert_eq!((record.minute, record.minute_charged, record.day_charged), (minute, 11, 11), "{step} ms");

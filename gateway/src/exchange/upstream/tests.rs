@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::*;
 use crate::exchange::downstream::http1::Http1Head as Head;
 use crate::request::AnnouncedBody;
-use crate::upstreams::{ConnectionLimits, Stream, PoolKey};
+use crate::upstreams::{ConnectionLimits, PoolKey, Stream};
 use contract::rejection::Rejection;
 use listener::Timer;
 

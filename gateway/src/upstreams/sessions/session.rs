@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::read_monitor::{MonitoredStream, ReadMonitor};
 use super::{Lease, Shared};
-use crate::upstreams::pool::{Requirements, Lifetime, PoolKey};
+use crate::upstreams::pool::{Lifetime, PoolKey, Requirements};
 use crate::upstreams::{DialError, DialFailure};
 
 /// Requests of one connection at once, where the other side allows that many.

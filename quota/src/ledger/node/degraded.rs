@@ -18,8 +18,8 @@ use contract::window::Window;
 
 use super::NodeBucket;
 use super::mirror::Mirror;
+use crate::allowance::Allowances;
 use crate::ledger::{Executed, day_of, ends_at, left};
-use crate::standing::Standing;
 
 /// What a node admits without the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,9 +65,9 @@ pub enum DegradedClock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DegradedStep {
     /// A unit was spent; it will be claimed when the store is back.
-    Admit(Standing),
+    Admit(Allowances),
     /// The limit is known to be reached.
-    Refuse(Standing, Window),
+    Refuse(Allowances, Window),
     /// The node's share of this window is spent; the limit may not be. It has a new share in the next window.
     Spent(Window),
 }

@@ -8,9 +8,9 @@ use contract::window::Window;
 
 use super::degraded::{ShareLeft, UnnamedWindows};
 use super::{Claim, Executed, millis};
+use crate::allowance::{Allowance, Allowances};
 use crate::ledger::bucket::CLOCK_STEP_BACK_MINUTES_MAX;
 use crate::ledger::{day_of, ends_at, left};
-use crate::standing::{Allowance, Standing};
 
 /// The store reads whole milliseconds: its clock may be this much later than it says.
 const CLOCK_GRAIN: Duration = Duration::from_millis(1);
@@ -309,22 +309,22 @@ impl Mirror {
         self.refused.is_none() && self.held > 0 && self.held <= at_most.max(1) && now < self.spendable_until
     }
 
-    /// The standing to show for a decision: Remaining never rises within a window.
-    pub(super) fn show(&mut self, limits: Limits, now: Duration) -> Standing {
-        let standing = self.standing(limits, now);
-        if standing.minute.resets_at == Window::Minute.ends_at(self.minute) {
-            self.shown_minute = standing.minute.remaining;
+    /// The allowances to show for a decision: Remaining never rises within a window.
+    pub(super) fn show(&mut self, limits: Limits, now: Duration) -> Allowances {
+        let allowances = self.allowances(limits, now);
+        if allowances.minute.resets_at == Window::Minute.ends_at(self.minute) {
+            self.shown_minute = allowances.minute.remaining;
         }
-        if let Some(day) = standing.day
+        if let Some(day) = allowances.day
             && day.resets_at == Window::Day.ends_at(day_of(self.minute))
         {
             self.shown_day = day.remaining;
         }
-        standing
+        allowances
     }
 
-    /// The standing at `now`, in the windows that are current then.
-    pub(super) fn standing(&self, limits: Limits, now: Duration) -> Standing {
+    /// The allowances at `now`, in the windows that are current then.
+    pub(super) fn allowances(&self, limits: Limits, now: Duration) -> Allowances {
         let as_of = self.clock(now);
         let mut at = *self;
         if now >= self.minute_until {
@@ -336,7 +336,7 @@ impl Mirror {
             let remaining = left(limit, at.charged(window)).saturating_add(spare).min(limit).min(shown);
             Allowance { limit, remaining, resets_at: ends_at(at.minute, window).to_seconds() }
         };
-        Standing {
+        Allowances {
             minute: allowance(Window::Minute, at.shown_minute),
             day: Some(allowance(Window::Day, at.shown_day)),
             as_of,

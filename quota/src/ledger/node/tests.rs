@@ -169,8 +169,8 @@ fn a_refusal_is_remembered_until_the_minute_ends_and_dropped_when_the_plan_chang
     let mut pair = Pair::new(1, 1_000);
     pair.request();
     pair.limits = Limits::new(5, 1_000).unwrap();
-    let Step::Admit(standing) = pair.request() else { unreachable!() };
-    assert_eq!((standing.minute.limit, standing.minute.remaining), (5, 3));
+    let Step::Admit(allowances) = pair.request() else { unreachable!() };
+    assert_eq!((allowances.minute.limit, allowances.minute.remaining), (5, 3));
 }
 
 #[test]
@@ -215,10 +215,10 @@ fn a_grant_under_limits_that_changed_meanwhile_is_not_used() {
 #[test]
 fn a_refund_after_the_minute_goes_back_to_the_day_alone() {
     let mut pair = Pair::new(2, 1_000);
-    let Step::Admit(standing) = pair.request() else { unreachable!() };
+    let Step::Admit(allowances) = pair.request() else { unreachable!() };
     pair.pass(41 * SECOND);
     assert!(matches!(pair.request(), Step::Admit(_)));
-    pair.node.refund(pair.now, &standing);
+    pair.node.refund(pair.now, &allowances);
     pair.pass(5 * SECOND);
     assert!(pair.node.wants_hand_back(pair.now));
     let executed = pair.exchange(Purpose::HandBack);

@@ -12,11 +12,11 @@ async fn without_the_store_a_spent_share_says_when_it_returns() {
         store.set_behaviour(Behaviour::Fails);
         assert_eq!(outcomes(&quota, limits, 21).await, (20, 0, 1));
         let refused = quota.charge(&project(), limits, &key(1)).await.unwrap_err();
-        let ChargeError::Unavailable { retry_after_seconds, spent, standing } = refused else {
+        let ChargeError::Unavailable { retry_after_seconds, spent, allowances } = refused else {
             unreachable!("{refused:?}")
         };
         assert_eq!(spent, Some(window));
-        let until = standing.of(window).resets_at.to_millis().since(standing.as_of);
+        let until = allowances.of(window).resets_at.to_millis().since(allowances.as_of);
         assert_eq!(i64::from(retry_after_seconds), (until + 999) / 1_000);
     }
 }

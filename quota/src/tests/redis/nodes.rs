@@ -5,10 +5,10 @@ use std::sync::atomic::AtomicU32;
 use chassis::clock::{Clock as _, SystemClock};
 
 use super::*;
+use crate::allowance::Allowances;
 use crate::ban::BanSwitch;
 use crate::breaker::PROBE_EVERY;
 use crate::settings::QuotaSettings;
-use crate::standing::Standing;
 
 /// Nodes with their background tasks, which end with them.
 pub(super) struct Nodes {
@@ -84,8 +84,8 @@ impl Nodes {
                         random ^= random >> 7;
                         random ^= random << 17;
                         let node = &nodes[usize::try_from(random % nodes.len() as u64).unwrap()];
-                        if let Some(standing) = answered(node, &project, limits).await {
-                            minutes.push(standing.minute.resets_at.0 / 60 - 1);
+                        if let Some(allowances) = answered(node, &project, limits).await {
+                            minutes.push(allowances.minute.resets_at.0 / 60 - 1);
                         }
                     }
                     minutes
@@ -104,10 +104,10 @@ impl Nodes {
 
 /// One request that is repeated while the store does not answer, because Redis may be slow on a busy machine. `None` if
 /// it is refused.
-async fn answered(node: &Quota, project: &ProjectUid, limits: Limits) -> Option<Standing> {
+async fn answered(node: &Quota, project: &ProjectUid, limits: Limits) -> Option<Allowances> {
     for _ in 0..200 {
         match node.charge(project, limits, &key(1)).await {
-            Ok(standing) => return Some(standing),
+            Ok(allowances) => return Some(allowances),
             Err(ChargeError::Unavailable { .. }) => tokio::time::sleep(PROBE_EVERY).await,
             Err(ChargeError::Exceeded { .. }) => return None,
             Err(ChargeError::Banned { .. }) => panic!("bans are off in a burst"),
@@ -242,7 +242,7 @@ async fn unused_units_of_other_nodes_are_recalled_before_a_refusal() {
         let mut same_minute = true;
         let refusal = loop {
             match late.charge(&project, limits, &key(2)).await {
-                Ok(standing) => same_minute &= standing.minute.resets_at.0 == minute,
+                Ok(allowances) => same_minute &= allowances.minute.resets_at.0 == minute,
                 Err(refusal) => break refusal,
             }
             admitted += 1;

@@ -1,4 +1,4 @@
-//! A caller's standing, and the response headers that describe it.
+//! A caller's allowances, and the response headers that describe them.
 //!
 //! Pure arithmetic: no clock, no store. The three `X-RateLimit-*` headers of the specification (section 8) describe
 //! only one window; this module chooses it, and also computes `Retry-After` and the IETF fields that describe both. The
@@ -24,7 +24,7 @@ pub struct Allowance {
 
 /// Both windows of a caller at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct Allowances {
     /// The UTC minute.
     pub minute: Allowance,
     /// The UTC day; absent for an address without a key, which is limited per minute only.
@@ -59,7 +59,7 @@ pub struct RateLimitHeaders {
     pub reset: i64,
 }
 
-impl Standing {
+impl Allowances {
     /// The window that constrains the caller most: the least remaining; on a tie the one that resets later, because
     /// waiting for the other would not help.
     pub fn binding(&self) -> Window {
@@ -167,8 +167,8 @@ mod tests {
     /// 2023-11-14T22:13:20Z, 20 seconds into its minute.
     const NOW: i64 = 1_700_000_000;
 
-    fn standing(minute: (u32, u32), day: (u32, u32)) -> Standing {
-        Standing {
+    fn allowances(minute: (u32, u32), day: (u32, u32)) -> Allowances {
+        Allowances {
             minute: Allowance { limit: minute.0, remaining: minute.1, resets_at: UnixSeconds(NOW + 40) },
             day: Some(Allowance { limit: day.0, remaining: day.1, resets_at: UnixSeconds(NOW + 6_400) }),
             as_of: UnixMillis(NOW * 1_000 + 1),
@@ -178,27 +178,27 @@ mod tests {
     // rule: 8.7
     #[test]
     fn the_first_request_of_a_free_plan_shows_the_minute() {
-        let headers = standing((60, 59), (1_000, 999)).rate_limit_headers(QuotaOutcome::Admitted);
+        let headers = allowances((60, 59), (1_000, 999)).rate_limit_headers(QuotaOutcome::Admitted);
         assert_eq!(headers, RateLimitHeaders { limit: 60, remaining: 59, reset: NOW + 40 });
     }
 
     // rule: 8.7
     #[test]
     fn with_less_left_today_than_this_minute_the_headers_show_the_day() {
-        let headers = standing((60, 59), (1_000, 29)).rate_limit_headers(QuotaOutcome::Admitted);
+        let headers = allowances((60, 59), (1_000, 29)).rate_limit_headers(QuotaOutcome::Admitted);
         assert_eq!(headers, RateLimitHeaders { limit: 1_000, remaining: 29, reset: NOW + 6_400 });
     }
 
     // rule: 8.7, 8.9
     #[test]
     fn on_a_tie_the_later_reset_is_shown() {
-        assert_eq!(standing((60, 5), (1_000, 5)).binding(), Window::Day);
+        assert_eq!(allowances((60, 5), (1_000, 5)).binding(), Window::Day);
     }
 
     // rule: 8.7, 8.8
     #[test]
     fn after_a_refusal_the_window_that_refused_is_shown_with_nothing_left() {
-        let refused = standing((60, 3), (1_000, 0));
+        let refused = allowances((60, 3), (1_000, 0));
         assert_eq!(
             refused.rate_limit_headers(QuotaOutcome::Refused(Window::Minute)),
             RateLimitHeaders { limit: 60, remaining: 0, reset: NOW + 40 },
@@ -210,7 +210,7 @@ mod tests {
     // rule: 8.12
     #[test]
     fn retry_after_is_rounded_up_and_at_least_one_second() {
-        let mut at = standing((60, 0), (1_000, 940));
+        let mut at = allowances((60, 0), (1_000, 940));
         let mut check = |as_of: i64, seconds: u32| {
             at.as_of = UnixMillis(as_of);
             assert_eq!(at.retry_after_seconds(QuotaOutcome::Refused(Window::Minute)), Some(seconds), "at {as_of}");
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn during_a_ban_nothing_remains_until_it_ends() {
         let until = UnixSeconds(NOW + 300);
-        let banned = standing((60, 12), (1_000, 400));
+        let banned = allowances((60, 12), (1_000, 400));
         let outcome = QuotaOutcome::Banned { until };
         assert_eq!(banned.rate_limit_headers(outcome), RateLimitHeaders { limit: 60, remaining: 0, reset: NOW + 300 });
         assert_eq!(banned.retry_after_seconds(outcome), Some(300));
@@ -236,14 +236,14 @@ mod tests {
 
     #[test]
     fn the_ietf_fields_name_both_windows() {
-        let at = standing((60, 59), (1_000, 941));
+        let at = allowances((60, 59), (1_000, 941));
         assert_eq!(at.policy_field(), r#""minute";q=60;w=60, "day";q=1000;w=86400"#);
         assert_eq!(at.ratelimit_field(QuotaOutcome::Admitted), r#""minute";r=59;t=40, "day";r=941;t=6400"#);
     }
 
     #[test]
     fn an_address_has_a_minute_only() {
-        let mut at = standing((60, 0), (1, 1));
+        let mut at = allowances((60, 0), (1, 1));
         at.day = None;
         assert_eq!(at.policy_field(), r#""minute";q=60;w=60"#);
         assert_eq!(at.of(Window::Day), at.minute);
@@ -261,7 +261,7 @@ mod tests {
         ) {
             let resets_at = UnixSeconds(as_of / 1_000 + ahead);
             let minute = Allowance { limit, remaining: limit.saturating_sub(used), resets_at };
-            let at = Standing { minute, day: None, as_of: UnixMillis(as_of) };
+            let at = Allowances { minute, day: None, as_of: UnixMillis(as_of) };
             for outcome in [QuotaOutcome::Refused(Window::Minute), QuotaOutcome::Banned { until: resets_at }] {
                 let wait = i64::from(at.retry_after_seconds(outcome).unwrap());
                 prop_assert!(wait >= 1);
