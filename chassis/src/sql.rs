@@ -9,7 +9,7 @@
 
 mod connection;
 mod found;
-mod place;
+mod location;
 mod pool;
 mod query;
 #[cfg(test)]
@@ -20,7 +20,7 @@ mod watch;
 pub use crate::postgres::{InvalidUrl, PostgresSettings};
 pub use connection::{Begin, Connection};
 pub use found::{Cell, Found, Readable, whole};
-pub use place::{Place, StoreKind, read_place};
+pub use location::{Location, StoreKind, read_location};
 pub use pool::{Kind, Migrations, Pool, PoolUse};
 pub use query::{Builder, Done, On, Query, QueryAs, Record, Value, query, query_as, query_scalar};
 pub use unreadable::{BadColumn, RowKey, UNREADABLE_MAX, UnreadableRows};
@@ -61,10 +61,10 @@ impl Database {
     /// # Errors
     /// If it cannot be opened, is not a database, does not keep acknowledged changes, or was made by a newer version,
     /// an unreleased one, or another program.
-    pub async fn open(place: &Place, migrations: &Migrations) -> anyhow::Result<Self> {
-        match place {
-            Place::Sqlite(path) => Self::open_sqlite(path, migrations).await,
-            Place::Postgres(settings) => {
+    pub async fn open(location: &Location, migrations: &Migrations) -> anyhow::Result<Self> {
+        match location {
+            Location::Sqlite(path) => Self::open_sqlite(path, migrations).await,
+            Location::Postgres(settings) => {
                 crate::postgres::migrate(settings, &migrations.postgres).await?;
                 let pool = Pool::server(crate::postgres::open(settings));
                 Ok(Self { write: pool.clone(), read: pool })
@@ -82,10 +82,10 @@ impl Database {
     }
 
     /// Read-only connections to an existing database; its schema may have any version and is not changed.
-    pub fn as_it_is(place: &Place) -> Pool {
-        match place {
-            Place::Sqlite(path) => Pool::Sqlite(crate::sqlite::reader(path), Arc::default()),
-            Place::Postgres(settings) => Pool::server(crate::postgres::open(settings)),
+    pub fn as_it_is(location: &Location) -> Pool {
+        match location {
+            Location::Sqlite(path) => Pool::Sqlite(crate::sqlite::reader(path), Arc::default()),
+            Location::Postgres(settings) => Pool::server(crate::postgres::open(settings)),
         }
     }
 
@@ -93,12 +93,12 @@ impl Database {
     ///
     /// # Errors
     /// If the schema is missing, a service has a connection, or the database does not answer.
-    pub async fn may_be_taken(place: &Place) -> anyhow::Result<()> {
-        let pool = Self::as_it_is(place);
+    pub async fn may_be_taken(location: &Location) -> anyhow::Result<()> {
+        let pool = Self::as_it_is(location);
         // On one connection: a second one of the pool would be counted as a service's.
-        let mut connection = pool.acquire().await.with_context(|| format!("{place:?}"))?;
+        let mut connection = pool.acquire().await.with_context(|| format!("{location:?}"))?;
         let ours = query_scalar::<i64>("SELECT MAX(version) FROM _sqlx_migrations").fetch_one(&mut connection).await;
-        ours.with_context(|| format!("{place:?} has no schema of ours: restore the backup into it first"))?;
+        ours.with_context(|| format!("{location:?} has no schema of ours: restore the backup into it first"))?;
         if pool.kind() == Kind::Postgres {
             let others: i64 = query_scalar(
                 "SELECT COUNT(*) FROM pg_stat_activity
@@ -106,7 +106,7 @@ impl Database {
             )
             .fetch_one(&mut connection)
             .await?;
-            anyhow::ensure!(others == 0, "a service still uses {place:?}; stop it first");
+            anyhow::ensure!(others == 0, "a service still uses {location:?}; stop it first");
         }
         drop(connection);
         pool.close().await;

@@ -15,7 +15,7 @@ use chassis::logs::Format;
 use chassis::peer::ServerTls;
 use chassis::seal::SealingSecrets;
 use chassis::secret::Secret;
-use chassis::sql::{Place, read_place};
+use chassis::sql::{Location, read_location};
 use chassis::trace::TraceConfig;
 use contract::hostname::Hostname;
 use contract::key::Environment;
@@ -51,7 +51,7 @@ pub struct Config {
     /// The certificate of `internal_listen`; `None`: plain text, on loopback unless `plain_text` permits more.
     pub internal_tls: Option<ServerTls>,
     /// The database.
-    pub database: Place,
+    pub database: Location,
     /// Projects live at `{project}.{platform_domain}`.
     pub platform_domain: Hostname,
     /// Which keys this deployment makes and accepts.
@@ -143,7 +143,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
     let tls = ServerTls::read_for(&root.section("tls"), "listen", address);
     let internal_address = internal_listen.as_ref().map(|listen| listen.0);
     let internal_tls = ServerTls::read_for(&root.section("internal_tls"), "internal_listen", internal_address);
-    let database = read_place(root, "data/domains-service/domains.sqlite");
+    let database = read_location(root, "data/domains-service/domains.sqlite");
     let platform_domain = root.required::<Hostname>("platform_domain", "\"apps.example.com\"");
     let environment = root.value("environment", Environment::Live);
     let secret = root.required_secret("secret", SECRET_EXAMPLE, root.secret("secret"));

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use chassis::clock::Clock;
-use chassis::sql::{Database, Place};
+use chassis::sql::{Database, Location};
 use contract::feed::Entity;
 use contract::key::KeyId;
 use contract::time::{UnixMillis, UnixSeconds};
@@ -74,8 +74,8 @@ pub struct Report {
 /// # Errors
 /// When the database is not one of ours, a service uses it, or it does not answer. It may be tried again.
 pub async fn finish_restore(
-    restored: &Place,
-    lost: anyhow::Result<Place>,
+    restored: &Location,
+    lost: anyhow::Result<Location>,
     revocations: Option<&Path>,
     bring_back: bool,
     clock: Arc<dyn Clock>,
@@ -91,7 +91,7 @@ pub async fn finish_restore(
     let (mut good, _) = comparison::good(write.connection(), now).await.context("reading the restored database")?;
     let mut lost_newest = None;
     let compared = match lost {
-        Ok(place) => comparison::read_lost(&place, newest, now, &mut lost_newest).await,
+        Ok(location) => comparison::read_lost(&location, newest, now, &mut lost_newest).await,
         Err(why) => Err(why),
     };
     let (outcome, why, things) = match compared {

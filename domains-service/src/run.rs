@@ -98,7 +98,7 @@ pub async fn start_in(
     let metrics = Metrics::register(&registry)?;
     ServerTls::show(&registry, [("http", &config.tls), ("internal", &config.internal_tls)])?;
     let watched = StoreMetrics::register(&registry, "domains")?;
-    if let sql::Place::Sqlite(path) = &config.database {
+    if let sql::Location::Sqlite(path) = &config.database {
         chassis::metrics::free_disk(&registry, "domains_disk_free_ratio", path)?;
     }
     let (tracer, exporter) = tracing(&config, &registry)?;

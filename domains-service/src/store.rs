@@ -45,7 +45,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::Context as _;
 use chassis::clock::Clock;
-use chassis::sql::{Begin, Connection, Database, Found, Migrations, Place, Pool, Query, Record, query, query_as};
+use chassis::sql::{Begin, Connection, Database, Found, Location, Migrations, Pool, Query, Record, query, query_as};
 use contract::feed::Revision;
 use contract::time::UnixMillis;
 use parking_lot::Mutex;
@@ -119,8 +119,8 @@ const LAST_USED_MAX: usize = 4_096;
 
 impl Store {
     /// Opens the database, brings its schema up to date and reads the newest revision.
-    pub(crate) async fn open(place: &Place, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
-        let database = Database::open(place, &migrations()).await?;
+    pub(crate) async fn open(location: &Location, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
+        let database = Database::open(location, &migrations()).await?;
         // Revisions of a new database start at the present millisecond. If the database is created again, its revisions
         // are above all of the former one's, so a gateway that followed the former one gets a snapshot instead of a
         // wrong difference.

@@ -8,7 +8,7 @@ use chassis::config::{EffectiveSettings, Listen, Problems, Section, Source};
 use chassis::logs::Format;
 use chassis::peer::{Peer, ServerTls};
 use chassis::secret::Secret;
-use chassis::sql::{Place, read_place};
+use chassis::sql::{Location, read_location};
 use chassis::trace::TraceConfig;
 use contract::key::Environment;
 use contract::project::UpstreamName;
@@ -32,7 +32,7 @@ pub struct Config {
     /// Host names that `admin_listen` accepts in requests, besides addresses and `localhost`.
     pub admin_hosts: Vec<AdminHost>,
     /// The database; an SQLite file is created if it is missing.
-    pub database: Place,
+    pub database: Location,
     /// This service's credential at the control plane.
     pub credential: Secret,
     /// The environment of this deployment; API keys of the other one are refused.
@@ -87,7 +87,7 @@ impl Config {
         let internal_listen = root.value("internal_listen", Listen(SocketAddr::from(([127, 0, 0, 1], 7004))));
         let admin_listen = root.value("admin_listen", Listen(SocketAddr::from(([127, 0, 0, 1], 9902))));
         let admin_hosts = root.list("admin_hosts");
-        let database = read_place(&root, "data/orders/orders.db");
+        let database = read_location(&root, "data/orders/orders.db");
         let credential = root.required_secret("credential", CREDENTIAL_EXAMPLE, root.secret("credential"));
         let environment = root.value("environment", Environment::Live);
         let control_plane = Peer::read(&root.section("events"), CONTROL_PLANE);
@@ -149,10 +149,10 @@ impl std::str::FromStr for Day {
     }
 }
 
-fn default_trust_file(database: &Place) -> PathBuf {
+fn default_trust_file(database: &Location) -> PathBuf {
     match database {
-        Place::Sqlite(file) => file.with_file_name("trust.json"),
-        Place::Postgres(_) => PathBuf::from("data/orders/trust.json"),
+        Location::Sqlite(file) => file.with_file_name("trust.json"),
+        Location::Postgres(_) => PathBuf::from("data/orders/trust.json"),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use chassis::sql::Place;
+use chassis::sql::Location;
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 use futures_util::{Stream, StreamExt as _, stream};
@@ -34,7 +34,7 @@ impl Orders {
     ///
     /// # Errors
     /// If it cannot be opened, is damaged, or was written by a newer version.
-    pub async fn open(database: &Place) -> anyhow::Result<Self> {
+    pub async fn open(database: &Location) -> anyhow::Result<Self> {
         let store = Arc::new(OrderStore::open(database).await?);
         Ok(Self { store, importing: Arc::new(Semaphore::new(1)) })
     }

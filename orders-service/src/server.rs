@@ -62,7 +62,7 @@ pub async fn start_with(
     ServerTls::show(&registry, [("http", &config.tls), ("internal", &config.internal_tls)])?;
     let trust_confirmed = api.metrics.trust_confirmed.clone();
     let watched = StoreMetrics::register(&registry, "orders")?;
-    if let sql::Place::Sqlite(path) = &config.database {
+    if let sql::Location::Sqlite(path) = &config.database {
         metrics::free_disk(&registry, "orders_disk_free_ratio", path)?;
     }
     let tasks = api.metrics.tasks.clone();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use chassis::sql::{Begin, Connection, Database, Found, Place, query, query_as, query_scalar};
+use chassis::sql::{Begin, Connection, Database, Found, Location, query, query_as, query_scalar};
 use contract::feed::Entity;
 use contract::hostname::Hostname;
 use contract::site::Serves;
@@ -104,12 +104,12 @@ pub(crate) struct Lost {
 
 /// Reads a lost database if it is a later state of the one with this newest change, and records its newest change.
 pub(crate) async fn read_lost(
-    place: &Place,
+    location: &Location,
     (revision, mark, _): (i64, i64, i64),
     now: UnixMillis,
     newest: &mut Option<(i64, i64)>,
 ) -> anyhow::Result<Lost> {
-    let pool = Database::as_it_is(place);
+    let pool = Database::as_it_is(location);
     let mut reading = pool.begin(Begin::Snapshot).await?;
     reading.allow(TIME_MAX).await?;
     let (current, _, changed_at) = self::newest(&mut reading).await?;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use chassis::secret::Secret;
-use chassis::sql::{Place, PostgresSettings};
+use chassis::sql::{Location, PostgresSettings};
 use postgres::{Server, name_in};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, Connection as _};
@@ -29,7 +29,7 @@ pub(crate) fn over_postgres() -> bool {
 }
 
 /// The database of the test with this directory, the same on every call.
-pub(crate) fn place(directory: &Path) -> Place {
+pub(crate) fn place(directory: &Path) -> Location {
     let note = directory.join(NOTE);
     if over_postgres() && !note.exists() {
         std::fs::write(&note, Server::shared().database()).unwrap();

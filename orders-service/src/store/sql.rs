@@ -18,7 +18,7 @@ mod writer;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use chassis::sql::{Database, Kind, Migrations, Place, query, query_as, query_scalar};
+use chassis::sql::{Database, Kind, Location, Migrations, query, query_as, query_scalar};
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 use tokio::sync::oneshot;
@@ -59,7 +59,7 @@ pub fn newest_schema() -> i64 {
 ///
 /// # Errors
 /// If it is not a database of orders, if a service uses it, or if it does not answer.
-pub async fn finish_restore(restored: &Place) -> anyhow::Result<()> {
+pub async fn finish_restore(restored: &Location) -> anyhow::Result<()> {
     Database::may_be_taken(restored).await?;
     let database = Database::open(restored, &migrations()).await?;
     query("DELETE FROM installation").execute(&database.write).await?;
@@ -72,13 +72,13 @@ impl OrderStore {
     ///
     /// # Errors
     /// If it cannot be opened, is damaged, or was written by a newer version.
-    pub async fn open(place: &Place) -> anyhow::Result<Self> {
-        let database = Database::open(place, &migrations()).await?;
+    pub async fn open(location: &Location) -> anyhow::Result<Self> {
+        let database = Database::open(location, &migrations()).await?;
         let fresh = chassis::random::bytes::<8>()?.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
         let store_id = database.first_query(async || store_id_of(&database, &fresh).await).await;
-        let store_id = store_id.with_context(|| format!("reading {place:?}"))?;
+        let store_id = store_id.with_context(|| format!("reading {location:?}"))?;
         if database.kind() == Kind::Sqlite {
-            outbox::count_on(&database.write).await.with_context(|| format!("reading {place:?}"))?;
+            outbox::count_on(&database.write).await.with_context(|| format!("reading {location:?}"))?;
         }
         let writers = match database.kind() {
             Kind::Sqlite => 1,

@@ -14,13 +14,13 @@ fn ours() -> Migrations {
 }
 
 /// A location of each kind, without a database.
-fn places(directory: &Path) -> [Place; 2] {
+fn locations(directory: &Path) -> [Location; 2] {
     let settings = PostgresSettings::new(Secret::parse_password(&Server::shared().database()).unwrap(), 4).unwrap();
     [directory.join("x.db").into(), settings.into()]
 }
 
-async fn made_by(place: &Place, migrations: &Migrations, statements: &[&'static str]) {
-    let database = Database::open(place, migrations).await.unwrap();
+async fn made_by(location: &Location, migrations: &Migrations, statements: &[&'static str]) {
+    let database = Database::open(location, migrations).await.unwrap();
     for statement in statements {
         query(*statement).execute(&database.write).await.unwrap();
     }
@@ -38,9 +38,9 @@ async fn a_database_of_another_program_or_of_an_unreleased_version_is_refused_in
     ];
     for (case, made, statements) in cases {
         let directory = tempfile::tempdir().unwrap();
-        for place in places(directory.path()) {
-            made_by(&place, made, statements).await;
-            let refused = format!("{:#}", Database::open(&place, &ours()).await.expect_err(case));
+        for location in locations(directory.path()) {
+            made_by(&location, made, statements).await;
+            let refused = format!("{:#}", Database::open(&location, &ours()).await.expect_err(case));
             for word in ["the ", " database ", "`tollhouse orders export FILE", "`tollhouse orders import FILE"] {
                 assert!(refused.contains(word), "{case}: {refused}");
             }
@@ -52,22 +52,22 @@ async fn a_database_of_another_program_or_of_an_unreleased_version_is_refused_in
 #[tokio::test]
 async fn a_database_of_a_newer_version_is_refused_and_its_own_version_opens_it() {
     let directory = tempfile::tempdir().unwrap();
-    for place in places(directory.path()) {
+    for location in locations(directory.path()) {
         let newer = files(&[("0001_schema.sql", SCHEMA), ("0002_next.sql", NEXT)]);
-        made_by(&place, &ours(), &[]).await;
-        made_by(&place, &newer, &[]).await;
-        let refused = format!("{:#}", Database::open(&place, &ours()).await.unwrap_err());
+        made_by(&location, &ours(), &[]).await;
+        made_by(&location, &newer, &[]).await;
+        let refused = format!("{:#}", Database::open(&location, &ours()).await.unwrap_err());
         assert!(refused.contains("its schema (version 2) is newer than this program"), "{refused}");
-        made_by(&place, &newer, &[]).await;
+        made_by(&location, &newer, &[]).await;
     }
 }
 
 #[tokio::test]
 async fn a_start_killed_before_its_first_migration_is_continued() {
     let directory = tempfile::tempdir().unwrap();
-    for place in places(directory.path()) {
-        made_by(&place, &ours(), &["DELETE FROM _sqlx_migrations", "DROP TABLE things"]).await;
-        made_by(&place, &ours(), &["INSERT INTO things (id) VALUES (1)"]).await;
-        made_by(&place, &ours(), &["DELETE FROM things WHERE id = 1"]).await;
+    for location in locations(directory.path()) {
+        made_by(&location, &ours(), &["DELETE FROM _sqlx_migrations", "DROP TABLE things"]).await;
+        made_by(&location, &ours(), &["INSERT INTO things (id) VALUES (1)"]).await;
+        made_by(&location, &ours(), &["DELETE FROM things WHERE id = 1"]).await;
     }
 }

@@ -10,8 +10,8 @@ fn a_committed_change_survives_a_power_failure() {
     let test = "sql::tests::power::a_committed_change_survives_a_power_failure";
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let open = async |directory: &Path| {
-        let place = directory.join("data/x.db").into();
-        Database::open(&place, &migrations()).await.unwrap()
+        let location = directory.join("data/x.db").into();
+        Database::open(&location, &migrations()).await.unwrap()
     };
     let left = crate::power::fails_after(test, |directory| {
         runtime.block_on(async {

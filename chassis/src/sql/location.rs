@@ -7,20 +7,20 @@ use crate::postgres::{CONNECTIONS, CONNECTIONS_MAX, CONNECTIONS_MIN, PostgresSet
 
 /// The location of a service's database.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum Location {
     /// A file, used by this process only.
     Sqlite(PathBuf),
     /// A server.
     Postgres(Box<PostgresSettings>),
 }
 
-impl From<PathBuf> for Place {
+impl From<PathBuf> for Location {
     fn from(path: PathBuf) -> Self {
         Self::Sqlite(path)
     }
 }
 
-impl From<PostgresSettings> for Place {
+impl From<PostgresSettings> for Location {
     fn from(settings: PostgresSettings) -> Self {
         Self::Postgres(Box::new(settings))
     }
@@ -38,7 +38,7 @@ contract::words! {
 
 /// Reads `database` (the file; `default` if absent) and `[store]`: `kind`, `url` or `url_file`, `connections`. `None`:
 /// a mistake was reported, never with the URL, which contains a password.
-pub fn read_place(root: &Section<'_>, default: &str) -> Option<Place> {
+pub fn read_location(root: &Section<'_>, default: &str) -> Option<Location> {
     let file = root.value("database", PathBuf::from(default));
     let section = root.section("store");
     let kind = section.value("kind", StoreKind::Sqlite);
@@ -46,7 +46,7 @@ pub fn read_place(root: &Section<'_>, default: &str) -> Option<Place> {
     let connections = section.integer("connections", CONNECTIONS, CONNECTIONS_MIN..=CONNECTIONS_MAX);
     let (file, kind, url, connections) = (file?, kind?, url?, u32::try_from(connections?).ok()?);
     match (kind, url) {
-        (StoreKind::Sqlite, None) => Some(Place::Sqlite(file)),
+        (StoreKind::Sqlite, None) => Some(Location::Sqlite(file)),
         (StoreKind::Sqlite, Some(_)) => {
             section.complain("kind", "a URL is set: use \"postgres\", or remove the URL");
             None
@@ -72,25 +72,25 @@ mod tests {
     use super::*;
     use crate::config::{Problems, Source};
 
-    fn read(text: &str) -> Result<Place, Problems> {
+    fn read(text: &str) -> Result<Location, Problems> {
         let source = Source::from_text("file", text, "TOLLHOUSE_TEST", BTreeMap::new());
         let reader = source.reader()?;
-        let place = read_place(&reader.root(), "data/x.db");
-        reader.finish(place)
+        let location = read_location(&reader.root(), "data/x.db");
+        reader.finish(location)
     }
 
     #[test]
     fn a_file_is_the_default() {
-        assert!(matches!(read("").unwrap(), Place::Sqlite(path) if path.ends_with("data/x.db")));
-        assert!(matches!(read("database = \"y\"").unwrap(), Place::Sqlite(path) if path.ends_with("y")));
+        assert!(matches!(read("").unwrap(), Location::Sqlite(path) if path.ends_with("data/x.db")));
+        assert!(matches!(read("database = \"y\"").unwrap(), Location::Sqlite(path) if path.ends_with("y")));
     }
 
     #[test]
     fn a_server_needs_its_url_which_never_shows() {
-        let place = read("[store]\nkind = \"postgres\"\nurl = \"postgres://u:hunter2@db.example/orders\"").unwrap();
-        assert!(matches!(place, Place::Postgres(_)));
-        assert!(!format!("{place:?}").contains("hunter2"));
-        assert!(format!("{place:?}").contains("db.example"), "who reads it must know which server: {place:?}");
+        let location = read("[store]\nkind = \"postgres\"\nurl = \"postgres://u:hunter2@db.example/orders\"").unwrap();
+        assert!(matches!(location, Location::Postgres(_)));
+        assert!(!format!("{location:?}").contains("hunter2"));
+        assert!(format!("{location:?}").contains("db.example"), "who reads it must know which server: {location:?}");
         for (text, way_out) in [
             ("[store]\nkind = \"postgres\"", "set it, for example url_file"),
             ("[store]\nkind = \"postgres\"\nurl = \"mysql://u:hunter2@h/d\"", "postgres://user:password@host"),
