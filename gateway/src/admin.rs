@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 
 use crate::clock::FleetClock;
 use crate::gateway::Gateway;
-use crate::replica::Unregistered;
+use replica::Unregistered;
 use listener::Connections;
 use quota::allowance::Allowance;
 use quota::ledger::{self, bucket::NodeView};

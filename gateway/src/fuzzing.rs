@@ -18,11 +18,11 @@ use crate::answer::Refusal;
 pub use crate::exchange::fuzzing as exchange;
 use crate::facts::{Facts, QuotaFigures, Surface};
 use crate::identity::IdentityTokens;
-pub use crate::replica::fuzzing as replica;
+pub use replica::fuzzing as replica;
 use crate::request_id::RequestId;
 pub use crate::telemetry::Telemetry;
 use crate::telemetry::{Entry, LoggedConnection};
-pub use crate::tls::CertificateOpener;
+pub use replica::CertificateOpener;
 
 /// An API request of an authenticated and charged caller.
 pub struct KnownRequest {

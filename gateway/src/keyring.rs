@@ -13,9 +13,9 @@ use chassis::seal::SealingKey;
 use chassis::secret::write_private;
 use contract::keyring::{GENERATIONS_MAX, KEYRING_PLACE, Keyring};
 
-use crate::damage;
+use replica::damage;
 use crate::identity::IdentityTokens;
-use crate::place::EnrolledName;
+use replica::EnrolledName;
 use listener::{TicketSeed, Tickets};
 
 /// The largest file of keys: those of 256 gateways at most, three each, take a fifth of it.

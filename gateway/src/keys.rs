@@ -7,7 +7,7 @@ use contract::project::ProjectId;
 use contract::time::UnixSeconds;
 use http::header;
 
-use crate::replica::Replica;
+use replica::Replica;
 use crate::request::EdgeRequest;
 
 /// Why authentication failed.

@@ -30,7 +30,7 @@ use crate::identity::IdentityTokens;
 use crate::keys::Keys;
 use crate::overload::Overload;
 use crate::platform_certificate::PlatformCertificate;
-use crate::replica::Replica;
+use replica::Replica;
 use crate::request::{AnnouncedBody, EdgeRequest};
 use crate::upstreams::Upstreams;
 use listener::{Connection, HEALTH_PATH};

@@ -6,17 +6,11 @@
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use arc_swap::ArcSwapOption;
 use chassis::secret::{read_if_there, write_private};
 
-use crate::damage::{self, STARTS};
-
-/// The gateway's enrolled name, as in `tollhouse node list`; `None` until the control plane first sends it. It is
-/// stored with the keys, so the next process over the same directory has it at once.
-pub(crate) type EnrolledName = Arc<ArcSwapOption<String>>;
+use replica::damage::{self, STARTS};
 
 /// In the data directory: the identity, 16 hexadecimal digits, and the fingerprint of the directory.
 const FILE: &str = damage::PLACE;

@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use rustls::sign::CertifiedKey;
 
 pub(crate) use self::fault::{CertificateFault, FaultyCertificate};
-use crate::replica::{Expiry, Replica};
+use replica::{Expiry, Replica};
 
 mod fault;
 

@@ -41,7 +41,7 @@ use crate::admin::Live;
 use crate::config::Config;
 use crate::gateway::Gateway;
 use crate::overload::{Memory, Reading};
-use crate::replica::follow::Follower;
+use replica::follow::Follower;
 use crate::upstreams::Upstreams;
 use crate::usage::Reporter;
 use listener::{Connections, Listener, ListenerSettings, ListenerState};

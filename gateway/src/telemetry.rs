@@ -22,12 +22,12 @@ use chassis::trace::Tracer;
 use contract::time::UnixSeconds;
 use parking_lot::Mutex;
 
-use crate::damage;
+use replica::damage;
 use crate::facts::{Facts, Surface};
 use crate::keys::Authentication;
-use crate::place::EnrolledName;
+use replica::EnrolledName;
 use crate::recent::Recent;
-use crate::replica::Invalid;
+use replica::Invalid;
 use crate::usage::UsageCounts;
 use contract::rejection::{Blame, Rejection};
 

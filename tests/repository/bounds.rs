@@ -72,6 +72,7 @@ fn every_map_and_shared_list_in_memory_has_its_bound() {
         "listener/src/",
         "orders-service/src/",
         "quota/src/",
+        "replica/src/",
         "verification/src/",
     ];
     let of_tests = ["/tests", "fakes", "trial", "fuzzing"];

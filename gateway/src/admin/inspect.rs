@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::View;
 use crate::recent::changes::CHANGES_MAX;
 use crate::recent::top::{By, MINUTES};
-use crate::replica::Expiry;
+use replica::Expiry;
 use contract::rejection::Rejection;
 
 /// Rows of `/top`: default and maximum.

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::config::Config;
-use crate::damage::{self, FLEET, UNCLAIMED, USAGE};
+use replica::damage::{self, FLEET, UNCLAIMED, USAGE};
 use crate::place;
 use quota::Quota;
 use quota::settings::QuotaSettings;

@@ -20,7 +20,7 @@ use super::counting::UsageFile;
 use crate::admin::Live;
 use crate::clock::FleetClock;
 use crate::platform_certificate::{CertificateFault, FaultyCertificate, PlatformCertificate};
-use crate::replica::{Expiry, Replica};
+use replica::{Expiry, Replica};
 use crate::telemetry::{CertificateKind, Telemetry};
 use listener::{Connections, Listener, ListenerState};
 use quota::Quota;

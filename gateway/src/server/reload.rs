@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::config::{Config, ENVIRONMENT_PREFIX};
-use crate::replica::Replica;
+use replica::Replica;
 use crate::telemetry::Telemetry;
 use crate::upstreams::Upstreams;
 

@@ -7,10 +7,10 @@ use chassis::guard::PassGuard;
 use chassis::seal::SealingKey;
 
 use crate::config::Config;
-use crate::damage::KEYRING;
+use replica::damage::KEYRING;
 use crate::identity::IdentityTokens;
 use crate::keyring::KeyringHolder;
-use crate::place::EnrolledName;
+use replica::EnrolledName;
 use listener::Tickets;
 
 pub(super) struct Secrets {

@@ -11,8 +11,8 @@ use contract::site::{Serves, Site};
 use contract::time::UnixMillis;
 
 use crate::clock::FleetClock;
-use crate::replica::follow::Watcher;
-use crate::replica::{Replica, Unregistered};
+use replica::follow::Watcher;
+use replica::{Replica, Unregistered};
 use crate::telemetry::Telemetry;
 use listener::Connections;
 use quota::Quota;

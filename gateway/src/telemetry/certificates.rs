@@ -6,7 +6,7 @@ use chassis::metrics::{self, GaugeVec, IntGaugeVec, Registry};
 use contract::time::UnixSeconds;
 
 use crate::platform_certificate::{CertificateFault, FaultyCertificate};
-use crate::replica::Expiry;
+use replica::Expiry;
 
 contract::words! {
     /// The kind of certificate.

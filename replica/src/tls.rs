@@ -1,6 +1,6 @@
 //! Certificates of the edge: opens the sealed bundles of the control plane.
 //!
-//! A handshake chooses by SNI (`server/hooks.rs`): the replica's certificate for exactly this name, else the platform's
+//! A handshake chooses by SNI (in the gateway's `server/hooks.rs`): the replica's certificate for exactly this name, else the platform's
 //! wildcard if it covers the name. A handshake never waits for an order or a request.
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ impl CertificateOpener {
     }
 
     /// Whether this gateway has the secret that sealed a bundle's private key.
-    pub(crate) fn has_secret_of(&self, bundle: &CertificateBundle) -> bool {
+    pub fn has_secret_of(&self, bundle: &CertificateBundle) -> bool {
         self.0.has_secret_of(&bundle.key.0)
     }
 

@@ -6,7 +6,7 @@ use chassis::clock::SystemClock;
 use parking_lot::Condvar;
 
 use super::*;
-use crate::replica::follow::{Follower, Watcher};
+use crate::follow::{Follower, Watcher};
 
 fn follower(file: File) -> Follower {
     Follower {

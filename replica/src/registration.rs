@@ -42,7 +42,7 @@ impl Registration {
 
 impl Replica {
     /// Whether the replica was left with a goodbye, or copied, and the control plane does not know this process yet.
-    pub(crate) fn unregistered(&self) -> Option<Unregistered> {
+    pub fn unregistered(&self) -> Option<Unregistered> {
         let stopped = self.registration.stopped.load(Ordering::Acquire);
         stopped.then(|| if self.registration.is_held() { Unregistered::Held } else { Unregistered::Served })
     }
@@ -51,7 +51,7 @@ impl Replica {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub(crate) fn came_to_new_place(&self) -> Result<(), ReplicaError> {
+    pub fn came_to_new_place(&self) -> Result<(), ReplicaError> {
         if self.revision() > Revision::default() {
             self.stop()?;
             self.registration.held.store(true, Ordering::Release);
@@ -60,7 +60,7 @@ impl Replica {
     }
 
     /// A process starts with the replica; `serve_before_registered` is an operator's setting.
-    pub(crate) fn begin(&self, serve_before_registered: bool) {
+    pub fn begin(&self, serve_before_registered: bool) {
         let revision = self.revision().0;
         match self.unregistered() {
             Some(_) if serve_before_registered => {
@@ -82,7 +82,7 @@ impl Replica {
     }
 
     /// The control plane has registered this process, and everything it has sent is applied: the replica is served.
-    pub(crate) fn confirm_registration(&self) {
+    pub fn confirm_registration(&self) {
         if self.registration.stopped.load(Ordering::Acquire) {
             match self.file.set_stopped(false) {
                 Ok(()) => self.registration.stopped.store(false, Ordering::Release),
@@ -101,7 +101,7 @@ impl Replica {
     ///
     /// # Errors
     /// If the file cannot be written: then no goodbye may be sent.
-    pub(crate) fn stop(&self) -> Result<(), ReplicaError> {
+    pub fn stop(&self) -> Result<(), ReplicaError> {
         self.file.set_stopped(true).map_err(ReplicaError::File)?;
         self.registration.stopped.store(true, Ordering::Release);
         Ok(())

@@ -25,16 +25,16 @@ const SET_ASIDE_MAX: usize = 1_000;
 /// A certificate that cannot be decrypted or parsed, or does not match its name or key.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, thiserror::Error)]
 #[error("the certificate of {hostname} is not usable: {reason}")]
-pub(crate) struct Unusable {
+pub struct Unusable {
     /// Its hostname.
-    pub(crate) hostname: String,
+    pub hostname: String,
     /// Its fault.
-    pub(crate) reason: String,
+    pub reason: String,
 }
 
 impl Unusable {
     /// The word in `edge_replica_refused_total{reason}`.
-    pub(crate) const REASON: &str = "certificate";
+    pub const REASON: &str = "certificate";
 
     /// Logs the fault and what to do.
     pub(super) fn log(&self) {
@@ -49,7 +49,7 @@ impl Unusable {
 
 /// Why a snapshot or change is refused. [`Invalid::reason`] is the word in the metric.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Invalid {
+pub enum Invalid {
     /// Fewer or more entities than announced, or more than allowed.
     #[error("the snapshot announced {announced} entities and contained {found}")]
     Count {
@@ -110,7 +110,7 @@ pub(crate) enum Invalid {
 
 impl Invalid {
     /// The word in `edge_replica_refused_total{reason}`.
-    pub(crate) const fn reason(&self) -> &'static str {
+    pub const fn reason(&self) -> &'static str {
         match self {
             Self::Count { .. } => "count",
             Self::History { .. } => "history",
@@ -133,7 +133,7 @@ impl Invalid {
     }
 
     /// Every word that [`Invalid::reason`] can return.
-    pub(crate) const REASONS: &'static [&'static str] =
+    pub const REASONS: &'static [&'static str] =
         &["count", "history", "shrunk", "duplicate", Unusable::REASON, "loop", "token", "line"];
 }
 

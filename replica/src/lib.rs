@@ -8,21 +8,24 @@
 //! An invalid snapshot or change is refused as a whole, and the last good state stays. A single unusable certificate is
 //! refused ("set aside"), and the previous one stays (`validate`).
 
-mod acceptance;
+pub mod damage;
+mod tls;
 mod checksum;
 mod damaged;
-mod file;
-pub(crate) mod follow;
-mod hot;
-mod stream;
-pub mod fuzzing;
-mod registration;
 mod validate;
+mod file;
+mod hot;
+mod registration;
+mod acceptance;
+mod stream;
+pub mod follow;
+pub mod fuzzing;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use arc_swap::ArcSwapOption;
 use contract::certificate::Challenge;
 use contract::feed::{Change, Effect, Entity, EntityName, Position, Revision};
 use contract::hostname::Hostname;
@@ -34,19 +37,23 @@ use parking_lot::Mutex;
 use rustls::sign::CertifiedKey;
 use tokio::sync::watch;
 
-use self::acceptance::{Acceptance, Difference, Refused};
+pub use self::acceptance::{Acceptance, Changes, Difference, Names, NotAccepted};
+use self::acceptance::Refused;
 use self::file::{File, Kind, Step};
 use self::hot::Hot;
 use self::registration::Registration;
-pub(crate) use self::registration::Unregistered;
-pub(crate) use self::validate::Invalid;
-pub(crate) use self::validate::Unusable;
-use crate::damage;
-use crate::tls::CertificateOpener;
+pub use self::registration::Unregistered;
+pub use self::validate::Invalid;
+pub use self::validate::Unusable;
+pub use self::tls::CertificateOpener;
+
+/// The gateway's enrolled name, as in `tollhouse node list`; `None` until the control plane first sends it. It is
+/// stored with the keys, so the next process over the same directory has it at once.
+pub type EnrolledName = Arc<ArcSwapOption<String>>;
 
 /// How many entries of each kind stay parsed in memory (target: 100 thousand).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct HotBounds {
+pub struct HotBounds {
     /// Sites, projects and keys, each.
     pub entries_max: u64,
     /// Certificates: about 2.5 KiB each.
@@ -61,7 +68,7 @@ impl Default for HotBounds {
 
 /// Why the replica refused an update.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ReplicaError {
+pub enum ReplicaError {
     /// The content is invalid; the last good state stays.
     #[error(transparent)]
     Invalid(#[from] Invalid),
@@ -80,7 +87,7 @@ pub(crate) enum ReplicaError {
 
 /// The validity of a certificate in use.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub(crate) struct Expiry {
+pub struct Expiry {
     /// Its hostname.
     pub hostname: String,
     /// First second of validity.
@@ -92,7 +99,7 @@ pub(crate) struct Expiry {
 impl Expiry {
     /// The remaining part of the lifetime, from 1 (new) to 0 (expired).
     #[expect(clippy::cast_precision_loss, reason = "seconds of a certificate's life are far below 2^53")]
-    pub(crate) fn left(&self, now: UnixSeconds) -> f64 {
+    pub fn left(&self, now: UnixSeconds) -> f64 {
         let whole = self.not_after.0.saturating_sub(self.not_before.0).max(1);
         let left = self.not_after.0.saturating_sub(now.0).clamp(0, whole);
         left as f64 / whole as f64
@@ -101,15 +108,15 @@ impl Expiry {
 
 /// The effects of a batch of changes.
 #[derive(Debug, Default)]
-pub(crate) struct Applied {
+pub struct Applied {
     /// Hostnames that are no longer served; their open connections must end.
-    pub(crate) retired: Vec<Hostname>,
+    pub retired: Vec<Hostname>,
     /// Certificates that were set aside.
-    pub(crate) set_aside: Vec<Unusable>,
+    pub set_aside: Vec<Unusable>,
 }
 
 /// The gateway's local copy. Shared by handshakes, requests and the follower.
-pub(crate) struct Replica {
+pub struct Replica {
     file: File,
     opener: CertificateOpener,
     revision: AtomicU64,
@@ -133,7 +140,7 @@ impl Replica {
     ///
     /// # Errors
     /// If the file is in use, or cannot be opened because of the disk or its permissions.
-    pub(crate) fn open(path: &Path, opener: &CertificateOpener, bounds: HotBounds) -> anyhow::Result<Self> {
+    pub fn open(path: &Path, opener: &CertificateOpener, bounds: HotBounds) -> anyhow::Result<Self> {
         damage::open(path, || Self::over(File::open(path)?, opener.clone(), bounds))
     }
 
@@ -156,17 +163,17 @@ impl Replica {
     }
 
     /// The newest applied revision; 0 if there is no replica yet.
-    pub(crate) fn revision(&self) -> Revision {
+    pub fn revision(&self) -> Revision {
         Revision(self.revision.load(Ordering::Acquire))
     }
 
     /// The control plane's position in its history when it sent the applied state.
-    pub(crate) fn position(&self) -> Result<Option<Position>, ReplicaError> {
+    pub fn position(&self) -> Result<Option<Position>, ReplicaError> {
         self.file.position().map_err(ReplicaError::File)
     }
 
     /// Whether a snapshot was applied, now or before, and is served.
-    pub(crate) fn is_present(&self) -> bool {
+    pub fn is_present(&self) -> bool {
         self.revision() > Revision::default() && !self.registration.is_held()
     }
 
@@ -176,22 +183,22 @@ impl Replica {
     }
 
     /// The site of a hostname.
-    pub(crate) fn site(&self, hostname: &Hostname) -> Option<Arc<Site>> {
+    pub fn site(&self, hostname: &Hostname) -> Option<Arc<Site>> {
         self.served(|| self.sites.get(hostname, || self.file.get(Kind::Site, hostname.as_str())))
     }
 
     /// A project.
-    pub(crate) fn project(&self, id: &ProjectId) -> Option<Arc<Project>> {
+    pub fn project(&self, id: &ProjectId) -> Option<Arc<Project>> {
         self.served(|| self.projects.get(id, || self.file.get(Kind::Project, id.as_str())))
     }
 
     /// A key, by its digest.
-    pub(crate) fn key(&self, digest: &KeyDigest) -> Option<Arc<ApiKey>> {
+    pub fn key(&self, digest: &KeyDigest) -> Option<Arc<ApiKey>> {
         self.served(|| self.keys.get(digest, || self.file.get(Kind::Key, &digest.to_text())))
     }
 
     /// The certificate of a hostname, parsed and ready to sign.
-    pub(crate) fn certificate(&self, hostname: &Hostname) -> Option<Arc<CertifiedKey>> {
+    pub fn certificate(&self, hostname: &Hostname) -> Option<Arc<CertifiedKey>> {
         let load = || {
             let bundle = self.file.get(Kind::Certificate, hostname.as_str())?;
             match self.opener.open(&bundle) {
@@ -206,12 +213,12 @@ impl Replica {
     }
 
     /// The key with this public id. Keys are stored by digest, so this searches all of them; for operators.
-    pub(crate) fn key_called(&self, id: &KeyId) -> Option<ApiKey> {
+    pub fn key_called(&self, id: &KeyId) -> Option<ApiKey> {
         self.file.find(Kind::Key, 1, |key: &ApiKey| key.id == *id).pop()
     }
 
     /// Whether a site is served by this upstream. Searches all sites: not for requests.
-    pub(crate) fn uses(&self, upstream: &UpstreamName) -> bool {
+    pub fn uses(&self, upstream: &UpstreamName) -> bool {
         let of_platform =
             |site: &Site| matches!(&site.serves, Serves::Platform { upstream: own, .. } if own == upstream);
         let of_project = |project: &Project| project.upstream == *upstream;
@@ -220,24 +227,24 @@ impl Replica {
     }
 
     /// The platform's own hosts without a certificate of their own. Searches all sites: not for requests.
-    pub(crate) fn platform_hosts(&self) -> Vec<Hostname> {
+    pub fn platform_hosts(&self) -> Vec<Hostname> {
         let of_platform = |site: &Site| matches!(site.serves, Serves::Platform { .. });
         let sites = self.file.find(Kind::Site, usize::MAX, of_platform);
         sites.into_iter().map(|site| site.hostname).filter(|host| self.certificate(host).is_none()).collect()
     }
 
     /// The certificates that expire first, at most `limit`.
-    pub(crate) fn soonest_to_expire(&self, limit: usize) -> Vec<Expiry> {
+    pub fn soonest_to_expire(&self, limit: usize) -> Vec<Expiry> {
         self.file.soonest_to_expire(limit)
     }
 
     /// The challenge with this token.
-    pub(crate) fn challenge(&self, token: &str) -> Option<Arc<Challenge>> {
+    pub fn challenge(&self, token: &str) -> Option<Arc<Challenge>> {
         self.served(|| self.challenges.get(&token.to_owned(), || self.file.get(Kind::Challenge, token)))
     }
 
     /// The challenge in progress for a hostname, for TLS-ALPN-01.
-    pub(crate) fn challenge_for(&self, hostname: &Hostname) -> Option<Challenge> {
+    pub fn challenge_for(&self, hostname: &Hostname) -> Option<Challenge> {
         let is_its = |challenge: &Challenge| challenge.hostname == *hostname;
         self.served(|| self.file.find(Kind::Challenge, 1, is_its).pop())
     }
@@ -247,7 +254,7 @@ impl Replica {
     ///
     /// # Errors
     /// [`ReplicaError`]; nothing of the batch is applied then.
-    pub(crate) fn apply(&self, changes: &[Change]) -> Result<Applied, ReplicaError> {
+    pub fn apply(&self, changes: &[Change]) -> Result<Applied, ReplicaError> {
         let mut expected = self.revision().next();
         let mut batch = Vec::with_capacity(changes.len());
         let applied = self.revision();
@@ -281,7 +288,7 @@ impl Replica {
     ///
     /// # Errors
     /// [`ReplicaError`]; the old state stays then.
-    pub(crate) fn replace(&self, entities: &[Entity], position: Position) -> Result<Vec<Unusable>, ReplicaError> {
+    pub fn replace(&self, entities: &[Entity], position: Position) -> Result<Vec<Unusable>, ReplicaError> {
         let aside = validate::snapshot(entities, &self.opener)?;
         let difference = if self.accepts() {
             Some(Difference::between(&self.file, entities, position.revision).map_err(ReplicaError::File)?)
@@ -304,7 +311,7 @@ impl Replica {
     }
 
     /// The certificates that were set aside, at most `limit`.
-    pub(crate) fn set_aside(&self, limit: usize) -> Vec<Unusable> {
+    pub fn set_aside(&self, limit: usize) -> Vec<Unusable> {
         self.file.set_aside(limit)
     }
 
@@ -319,7 +326,7 @@ impl Replica {
     }
 
     /// Why the control plane's data is refused at present: its content is invalid, or the file cannot be written.
-    pub(crate) fn refusal(&self) -> Option<String> {
+    pub fn refusal(&self) -> Option<String> {
         self.refused().map(|refused| refused.why)
     }
 

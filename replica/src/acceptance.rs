@@ -22,7 +22,7 @@ const NAMES_SHOWN: usize = 20;
 /// The state of an operator's acceptance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
-pub(crate) enum Acceptance {
+pub enum Acceptance {
     /// Nothing was accepted since the start.
     #[default]
     None,
@@ -41,7 +41,7 @@ pub(crate) enum Acceptance {
 
 /// Why nothing could be accepted.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NotAccepted {
+pub enum NotAccepted {
     /// The control plane's data is not refused.
     #[error("There is nothing to accept: this gateway follows the control plane, or has not reached it yet.")]
     NothingRefused,
@@ -69,7 +69,7 @@ impl Replica {
     ///
     /// # Errors
     /// If there is nothing to accept.
-    pub(crate) fn accept(&self, now: Duration) -> Result<(), NotAccepted> {
+    pub fn accept(&self, now: Duration) -> Result<(), NotAccepted> {
         let there = match self.refused() {
             Some(Refused { why, there }) => there.ok_or(NotAccepted::Unacceptable(why))?,
             None if self.set_aside(1).is_empty() => return Err(NotAccepted::NothingRefused),
@@ -80,7 +80,7 @@ impl Replica {
     }
 
     /// The state of the last acceptance.
-    pub(crate) fn acceptance(&self) -> Acceptance {
+    pub fn acceptance(&self) -> Acceptance {
         self.acceptance.borrow().clone()
     }
 
@@ -118,35 +118,35 @@ impl Replica {
 
 /// The changes of a snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub(crate) struct Difference {
+pub struct Difference {
     /// The snapshot's revision.
-    pub(crate) revision: Revision,
+    pub revision: Revision,
     /// Keys by their public ids.
-    pub(crate) keys: Changes,
+    pub keys: Changes,
     /// Hostnames that are served.
-    pub(crate) hostnames: Changes,
+    pub hostnames: Changes,
     /// Projects by name.
-    pub(crate) projects: Changes,
+    pub projects: Changes,
 }
 
 /// The changes of one kind of entity.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub(crate) struct Changes {
+pub struct Changes {
     /// New names.
-    pub(crate) added: Names,
+    pub added: Names,
     /// Removed names.
-    pub(crate) removed: Names,
+    pub removed: Names,
     /// Names with other content: a plan, a suspension, a redirect.
-    pub(crate) changed: Names,
+    pub changed: Names,
 }
 
 /// Some names, and their number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub(crate) struct Names {
+pub struct Names {
     /// The number.
-    pub(crate) count: u64,
+    pub count: u64,
     /// The first 20 of them.
-    pub(crate) names: Vec<String>,
+    pub names: Vec<String>,
 }
 
 impl Names {

@@ -14,31 +14,31 @@ use anyhow::Context as _;
 use chassis::secret::read_if_there;
 
 /// The file with the node's identity, in the data directory.
-pub(crate) const PLACE: &str = "place";
+pub const PLACE: &str = "place";
 /// The file with the replica, in the data directory.
-pub(crate) const REPLICA: &str = "replica.redb";
+pub const REPLICA: &str = "replica.redb";
 
 /// The signing and sealing keys from the control plane, in the data directory.
-pub(crate) const KEYRING: &str = "keyring.sealed";
+pub const KEYRING: &str = "keyring.sealed";
 /// The counts of the embedded quota store, in the data directory.
-pub(crate) const USAGE: &str = "usage.json";
+pub const USAGE: &str = "usage.json";
 /// The gateways that share the limits over Redis, in the data directory.
-pub(crate) const FLEET: &str = "fleet.json";
+pub const FLEET: &str = "fleet.json";
 /// What was spent without Redis and not claimed yet, in the data directory.
-pub(crate) const UNCLAIMED: &str = "unclaimed.json";
+pub const UNCLAIMED: &str = "unclaimed.json";
 /// The number of starts, in the data directory.
-pub(crate) const STARTS: &str = "place-starts";
+pub const STARTS: &str = "place-starts";
 
 /// The files that are renamed at the start if they are damaged.
-pub(crate) const FILES: [&str; 7] = [PLACE, REPLICA, KEYRING, USAGE, FLEET, UNCLAIMED, STARTS];
+pub const FILES: [&str; 7] = [PLACE, REPLICA, KEYRING, USAGE, FLEET, UNCLAIMED, STARTS];
 /// The suffix of a renamed damaged file.
-pub(crate) const SUFFIX: &str = ".damaged";
+pub const SUFFIX: &str = ".damaged";
 
 /// Opens a file; a damaged one is renamed, and a new one is created.
 ///
 /// # Errors
 /// The file cannot be opened for another reason: it is in use, or the disk or its permissions do not allow it.
-pub(crate) fn open<T>(path: &Path, open: impl Fn() -> anyhow::Result<T>) -> anyhow::Result<T> {
+pub fn open<T>(path: &Path, open: impl Fn() -> anyhow::Result<T>) -> anyhow::Result<T> {
     let facts = std::fs::metadata(path);
     if path.symlink_metadata().is_ok() && !facts.as_ref().is_ok_and(std::fs::Metadata::is_file) {
         set_aside(path, &facts.map_or_else(anyhow::Error::from, |_| anyhow::anyhow!("it is not a regular file")))?;
@@ -68,7 +68,7 @@ fn is_damage(error: &anyhow::Error) -> bool {
 
 /// The contents of a small file; `None` if it does not exist. A file that cannot be read or exceeds `bytes_max` is
 /// renamed.
-pub(crate) fn read(path: &Path, bytes_max: u64) -> Option<Vec<u8>> {
+pub fn read(path: &Path, bytes_max: u64) -> Option<Vec<u8>> {
     let read = read_if_there(path, bytes_max).unwrap_or_else(|error| {
         if let Err(error) = set_aside(path, &error) {
             tracing::error!(
@@ -85,7 +85,7 @@ pub(crate) fn read(path: &Path, bytes_max: u64) -> Option<Vec<u8>> {
 ///
 /// # Errors
 /// The directory cannot be written.
-pub(crate) fn set_aside(path: &Path, error: &anyhow::Error) -> anyhow::Result<()> {
+pub fn set_aside(path: &Path, error: &anyhow::Error) -> anyhow::Result<()> {
     let kept = kept_as(path);
     let renamed = std::fs::rename(path, &kept).or_else(|error| match kept.symlink_metadata() {
         // rename(2) does not replace a file, or a directory that is not empty, with a directory.
@@ -104,7 +104,7 @@ pub(crate) fn set_aside(path: &Path, error: &anyhow::Error) -> anyhow::Result<()
 }
 
 /// The new path of a damaged file.
-pub(crate) fn kept_as(path: &Path) -> PathBuf {
+pub fn kept_as(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(SUFFIX);
     PathBuf::from(name)

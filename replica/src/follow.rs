@@ -22,7 +22,7 @@ use tokio_util::io::StreamReader;
 use super::acceptance::Refused;
 use super::stream::{ChangeStream, StreamEvent};
 use super::{Invalid, Replica, ReplicaError, Unregistered, Unusable};
-use crate::place::EnrolledName;
+use super::EnrolledName;
 use chassis::names;
 
 /// Heartbeats come every second; after three missing ones the stream counts as dead.
@@ -37,7 +37,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 const BATCH_MAX: usize = 1_000;
 
 /// Reacts to changes of the replica.
-pub(crate) trait Watcher: Send + Sync {
+pub trait Watcher: Send + Sync {
     /// Hostnames that are no longer served. Called after every batch, before its revision is reported.
     fn retired(&self, hostnames: &[Hostname]);
     /// Changes were applied.
@@ -53,10 +53,10 @@ pub(crate) trait Watcher: Send + Sync {
 }
 
 /// Stores the sealed keys of the gateways; called where it may block.
-pub(crate) type TakeKeyring = Arc<dyn Fn(&str) -> anyhow::Result<()> + Send + Sync>;
+pub type TakeKeyring = Arc<dyn Fn(&str) -> anyhow::Result<()> + Send + Sync>;
 
 /// The control plane to follow, and this gateway's identity.
-pub(crate) struct Follower {
+pub struct Follower {
     /// The control plane's internal listener.
     pub control: Peer,
     /// The token for it.
@@ -79,7 +79,7 @@ pub(crate) struct Follower {
 
 impl Follower {
     /// Follows until `end`, when nothing is served any more, and says goodbye.
-    pub(crate) async fn run(&self, end: Shutdown) {
+    pub async fn run(&self, end: Shutdown) {
         // Everything is served meanwhile.
         let (replica, ends) = (self.replica.clone(), end.clone());
         let verified = tokio::task::spawn_blocking(move || replica.file.verify(|| !ends.has_begun()));
