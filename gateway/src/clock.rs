@@ -53,7 +53,7 @@ impl FleetClock {
 
     /// Records the control plane's time.
     pub(crate) fn received_from_control(&self, now: UnixMillis) {
-        self.control.hear(now, self.machine.monotonic());
+        self.control.receive(now, self.machine.monotonic());
     }
 
     /// The difference of each clock from the fleet's time.

@@ -22,7 +22,7 @@ pub use replica::fuzzing as replica;
 use crate::request_id::RequestId;
 pub use crate::telemetry::Telemetry;
 use crate::telemetry::{Entry, LoggedConnection};
-pub use replica::CertificateOpener;
+pub use ::replica::CertificateOpener;
 
 /// An API request of an authenticated and charged caller.
 pub struct KnownRequest {

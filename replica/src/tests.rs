@@ -1,4 +1,4 @@
-#[path = "../../../chassis/tests/support/power.rs"]
+#[path = "../../chassis/tests/support/power.rs"]
 mod power;
 
 mod follower;
