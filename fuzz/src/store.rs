@@ -5,7 +5,7 @@ use std::time::Duration;
 use contract::plan::Plan;
 use contract::time::UnixMillis;
 use quota::ledger::node::{NodeBucket, Purpose, Step};
-use quota::ledger::{Executed, Life, NodeId, Reply};
+use quota::ledger::{Executed, Generation, NodeId, Reply};
 use quota::store::redis::fuzzing;
 
 /// Requests that wait for the answer.
@@ -30,10 +30,11 @@ pub fn store(bytes: &[u8]) {
 fn answered(executed: &Executed) {
     let limits = Plan::Pro.stated_limits();
     let now = Duration::from_hours(1);
-    let mut node = NodeBucket::new(NodeId { place: 1, life: Life { start: 1, stay: 0, process: 1 } }, limits);
+    let mut node =
+        NodeBucket::new(NodeId { place: 1, generation: Generation { start: 1, stay: 0, process: 1 } }, limits);
     assert_eq!(node.spend(now, limits), Step::Ask);
     let Some(asked) = node.ask(now, Purpose::Spend(WAITING)) else { return };
-    assert!(node.hear(now, asked.seq, executed));
+    assert!(node.receive(now, asked.seq, executed));
     let spent = (0..WAITING * 2).take_while(|_| matches!(node.serve(now), Step::Admit(_))).count();
     assert!(u32::try_from(spent).is_ok_and(|spent| spent <= executed.granted), "{spent} of {executed:?}");
     let _shown = node.peek(now, UnixMillis(0));

@@ -24,10 +24,10 @@ use serde_json::{Value, json};
 
 use crate::clock::FleetClock;
 use crate::gateway::Gateway;
-use replica::Unregistered;
 use listener::Connections;
 use quota::allowance::Allowance;
 use quota::ledger::{self, bucket::NodeView};
+use replica::Unregistered;
 
 /// State that the running gateway shares with its admin listener.
 pub(crate) struct Live {

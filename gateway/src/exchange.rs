@@ -198,8 +198,7 @@ impl<'a> Exchange<'a> {
             head.status(StatusCode::CONTINUE, "Continue")?;
             client.interim(head).await?;
         }
-        let now = self.gateway.clock.now_seconds();
-        forward::rewrite(&mut self.head, &self.facts, self.connection, &self.gateway.pipeline.identity_tokens, now)?;
+        forward::rewrite(&mut self.head, &self.facts, self.connection, &self.gateway.pipeline.identity_tokens)?;
         let body_bytes_max = self.facts.upstream.target.as_ref().map_or(0, |target| target.body_bytes_max);
         let mut request_body = RequestBody::new(announced, body_bytes_max, self.facts.upstream.forwarded_to());
         let (mut call, head, mut out) = self.send_with_retries(&mut request_body, client).await?;
@@ -218,7 +217,7 @@ impl<'a> Exchange<'a> {
         }
         let trailers = if switches || !head.ends {
             let (facts, clock) = (&*self.facts, &*self.gateway.clock);
-            let in_time = || if switches { Ok(()) } else { forward::in_time(facts, clock.monotonic()) };
+            let in_time = || if switches { Ok(()) } else { forward::in_time(facts, clock) };
             match call.relay(&mut request_body, client, in_time, &mut self.body_bytes).await {
                 Ok(trailers) => trailers,
                 Err(error) => {
@@ -332,7 +331,7 @@ impl<'a> Exchange<'a> {
             let is_removed = |name: &str| is_removed(name, &self.facts);
             let Some(head) = call.take_head(to_head, is_removed, &mut self.host_cookies(&mut out))? else {
                 call.receive_head(request_body, client).await?;
-                forward::in_time(&self.facts, self.gateway.clock.monotonic())?;
+                forward::in_time(&self.facts, &*self.gateway.clock)?;
                 continue;
             };
             forward::inspect(head.status, head.fields_bytes, &mut self.facts)?;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::fields::FieldRules;
+use chassis::clock::Clock;
 use contract::identity::{Caller, Identity};
-use contract::time::UnixSeconds;
 use http::header::{self, HeaderName, InvalidHeaderValue};
 use http::{HeaderValue, StatusCode, Version};
 use listener::fields::is_method_override;
@@ -53,10 +53,9 @@ pub(crate) fn rewrite(
     facts: &Facts,
     connection: &Connection,
     identity_tokens: &IdentityTokens,
-    now: UnixSeconds,
 ) -> pingora::Result<()> {
     let mut parts = http::request::Parts::from(take_out(head)?);
-    let rewritten = rewrite_fields(&mut parts, facts, connection, identity_tokens, now);
+    let rewritten = rewrite_fields(&mut parts, facts, connection, identity_tokens);
     *head = RequestHeader::from(parts);
     rewritten.or_err(ErrorType::InternalError, "invalid value of an added field")
 }
@@ -75,7 +74,6 @@ fn rewrite_fields(
     facts: &Facts,
     connection: &Connection,
     identity_tokens: &IdentityTokens,
-    now: UnixSeconds,
 ) -> Result<(), InvalidHeaderValue> {
     let headers = &mut parts.headers;
     let rules = facts.upstream.forwarded_to().map_or(USUAL, |upstream| &upstream.settings.fields);
@@ -104,7 +102,7 @@ fn rewrite_fields(
     add_forwarded(headers, facts, connection)?;
     set_trace(headers, facts)?;
     headers.insert(name::REQUEST_ID.clone(), HeaderValue::from_str(facts.request_id.as_str())?);
-    add_identity(parts, facts, identity_tokens, facts.client(connection), now)
+    add_identity(parts, facts, identity_tokens, facts.client(connection))
 }
 
 /// RFC 9110 section 7.6.3: appends the gateway to `Via`. The settings of an upstream may drop the field: nginx, for
@@ -197,7 +195,6 @@ fn add_identity(
     facts: &Facts,
     identity_tokens: &IdentityTokens,
     client: std::net::IpAddr,
-    now: UnixSeconds,
 ) -> Result<(), InvalidHeaderValue> {
     let caller = facts.caller.key.as_deref().zip(facts.caller.payer.as_deref());
     if let Some((key, payer)) = caller {
@@ -210,6 +207,7 @@ fn add_identity(
     else {
         return Ok(());
     };
+    let now = facts.began_at.to_seconds();
     let identity = || Identity {
         request_id: facts.request_id.as_str().to_owned(),
         client,
@@ -304,14 +302,14 @@ pub(crate) fn check_identity_accepted(refused: bool) -> pingora::Result<()> {
     Ok(())
 }
 
-/// Checks that the whole request has not taken longer than its upstream allows.
+/// Checks that the whole request has not taken longer than its upstream allows. The clock is read only if there is a limit.
 ///
 /// # Errors
 /// If it has, as a timeout of the upstream: the listener times out slow clients.
-pub(crate) fn in_time(facts: &Facts, now: std::time::Duration) -> pingora::Result<()> {
+pub(crate) fn in_time(facts: &Facts, clock: &dyn Clock) -> pingora::Result<()> {
     let granted = facts.upstream.forwarded_to().and_then(|upstream| upstream.settings.total_timeout);
     match granted {
-        Some(granted) if now.saturating_sub(facts.began) > granted => {
+        Some(granted) if clock.monotonic().saturating_sub(facts.began) > granted => {
             Err(pingora::Error::explain(ErrorType::ReadTimedout, "the request as a whole took too long").into_up())
         }
         _ => Ok(()),

@@ -8,7 +8,7 @@ use contract::key::ApiKey;
 use contract::keyring::Generation;
 use contract::project::Project;
 use contract::rejection::Rejection;
-use contract::time::{UnixMillis, UnixSeconds};
+use contract::time::UnixMillis;
 use contract::token::KeySet;
 use listener::Connection;
 use pingora_http::RequestHeader;
@@ -18,11 +18,11 @@ use crate::answer::Refusal;
 pub use crate::exchange::fuzzing as exchange;
 use crate::facts::{Facts, QuotaFigures, Surface};
 use crate::identity::IdentityTokens;
-pub use replica::fuzzing as replica;
 use crate::request_id::RequestId;
 pub use crate::telemetry::Telemetry;
 use crate::telemetry::{Entry, LoggedConnection};
 pub use ::replica::CertificateOpener;
+pub use replica::fuzzing as replica;
 
 /// An API request of an authenticated and charged caller.
 pub struct KnownRequest {
@@ -57,8 +57,7 @@ impl KnownRequest {
 
     /// Rewrites the client's head into the upstream's.
     pub fn rewrite(&self, head: &mut RequestHeader, connection: &Connection) -> bool {
-        crate::forward::rewrite(head, &self.facts, connection, &self.identity_tokens, UnixSeconds(1_700_000_000))
-            .is_ok()
+        crate::forward::rewrite(head, &self.facts, connection, &self.identity_tokens).is_ok()
     }
 
     /// A response head with the edge's fields; `None` if there is no head.

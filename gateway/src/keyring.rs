@@ -13,10 +13,10 @@ use chassis::seal::SealingKey;
 use chassis::secret::write_private;
 use contract::keyring::{GENERATIONS_MAX, KEYRING_PLACE, Keyring};
 
-use replica::damage;
 use crate::identity::IdentityTokens;
-use replica::EnrolledName;
 use listener::{TicketSeed, Tickets};
+use replica::EnrolledName;
+use replica::damage;
 
 /// The largest file of keys: those of 256 gateways at most, three each, take a fifth of it.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;

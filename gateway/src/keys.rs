@@ -7,8 +7,8 @@ use contract::project::ProjectId;
 use contract::time::UnixSeconds;
 use http::header;
 
-use replica::Replica;
 use crate::request::EdgeRequest;
+use replica::Replica;
 
 /// Why authentication failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,12 +30,12 @@ use crate::identity::IdentityTokens;
 use crate::keys::Keys;
 use crate::overload::Overload;
 use crate::platform_certificate::PlatformCertificate;
-use replica::Replica;
 use crate::request::{AnnouncedBody, EdgeRequest};
 use crate::upstreams::Upstreams;
 use listener::{Connection, HEALTH_PATH};
 use quota::Quota;
 use quota::failed_authentications::FailedAuthenticationLimits;
+use replica::Replica;
 
 /// The stages and their data.
 pub(crate) struct Pipeline {

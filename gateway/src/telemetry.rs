@@ -22,14 +22,14 @@ use chassis::trace::Tracer;
 use contract::time::UnixSeconds;
 use parking_lot::Mutex;
 
-use replica::damage;
 use crate::facts::{Facts, Surface};
 use crate::keys::Authentication;
-use replica::EnrolledName;
 use crate::recent::Recent;
-use replica::Invalid;
 use crate::usage::UsageCounts;
 use contract::rejection::{Blame, Rejection};
+use replica::EnrolledName;
+use replica::Invalid;
+use replica::damage;
 
 use own_answers::OwnAnswers;
 
@@ -231,8 +231,10 @@ impl Telemetry {
         if facts.upstream.began.is_some() {
             self.count_upstream(facts);
         }
-        let (now, ended_at) = (self.clock.now(), self.clock.monotonic());
+        let ended_at = self.clock.monotonic();
         let took = ended_at.saturating_sub(facts.began);
+        // The wall clock is three reads of the machine's clocks; this is one.
+        let now = facts.began_at.plus(i64::try_from(took.as_millis()).unwrap_or(i64::MAX));
         let waited = facts.upstream.waited().unwrap_or_default();
         if let Some(histogram) = self.durations.get(surface) {
             histogram.observe(took.as_secs_f64());

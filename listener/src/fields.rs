@@ -47,30 +47,30 @@ fn rows(name: &str) -> &'static [(&'static str, u8)] {
 
 /// Whether a field of this name, in any spelling, is allowed in this place. Called for every field of every message:
 /// only rows that differ from [`OTHERS`] in this place are compared.
-fn may_stand_in(place: u8, name: &str) -> bool {
-    let usually = OTHERS & place != 0;
-    let differs = |(known, places): &(&str, u8)| (places & place != 0) != usually && known.eq_ignore_ascii_case(name);
+fn may_stand_in<const PLACE: u8>(name: &str) -> bool {
+    let usually = OTHERS & PLACE != 0;
+    let differs = |(known, places): &(&str, u8)| (places & PLACE != 0) != usually && known.eq_ignore_ascii_case(name);
     rows(name).iter().any(differs) != usually
 }
 
 /// Whether a field of this name, in any spelling, is allowed in a request to an upstream.
 pub fn may_stand_in_request(name: &str) -> bool {
-    may_stand_in(REQUEST, name)
+    may_stand_in::<REQUEST>(name)
 }
 
 /// Whether a field of this name, in any spelling, is allowed in a response to a client.
 pub fn may_stand_in_response(name: &str) -> bool {
-    may_stand_in(RESPONSE, name)
+    may_stand_in::<RESPONSE>(name)
 }
 
 /// Whether a field of this name, in any spelling, is allowed in trailers.
 pub fn may_stand_in_trailers(name: &str) -> bool {
-    may_stand_in(TRAILER, name)
+    may_stand_in::<TRAILER>(name)
 }
 
 /// Whether `Connection` of a client may list this name, in any spelling.
 pub fn may_be_nominated(name: &str) -> bool {
-    may_stand_in(NOMINATED, name)
+    may_stand_in::<NOMINATED>(name)
 }
 
 /// Fields that an edge, a balancer or an authenticating proxy sends to a service, by first letter. A trailing `*`

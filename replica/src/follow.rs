@@ -19,10 +19,10 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use tokio_util::codec::{FramedRead, LinesCodec};
 use tokio_util::io::StreamReader;
 
+use super::EnrolledName;
 use super::acceptance::Refused;
 use super::stream::{ChangeStream, StreamEvent};
 use super::{Invalid, Replica, ReplicaError, Unregistered, Unusable};
-use super::EnrolledName;
 use chassis::names;
 
 /// Heartbeats come every second; after three missing ones the stream counts as dead.

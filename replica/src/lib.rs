@@ -37,15 +37,15 @@ use parking_lot::Mutex;
 use rustls::sign::CertifiedKey;
 use tokio::sync::watch;
 
-pub use self::acceptance::{Acceptance, Changes, Difference, Names, NotAccepted};
 use self::acceptance::Refused;
+pub use self::acceptance::{Acceptance, Changes, Difference, Names, NotAccepted};
 use self::file::{File, Kind, Step};
 use self::hot::Hot;
 use self::registration::Registration;
 pub use self::registration::Unregistered;
+pub use self::tls::CertificateOpener;
 pub use self::validate::Invalid;
 pub use self::validate::Unusable;
-pub use self::tls::CertificateOpener;
 
 /// The gateway's enrolled name, as in `tollhouse node list`; `None` until the control plane first sends it. It is
 /// stored with the keys, so the next process over the same directory has it at once.

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use super::View;
 use crate::recent::changes::CHANGES_MAX;
 use crate::recent::top::{By, MINUTES};
-use replica::Expiry;
 use contract::rejection::Rejection;
+use replica::Expiry;
 
 /// Rows of `/top`: default and maximum.
 const ROWS: usize = 20;

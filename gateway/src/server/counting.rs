@@ -19,12 +19,12 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::config::Config;
-use replica::damage::{self, FLEET, UNCLAIMED, USAGE};
 use crate::place;
 use quota::Quota;
 use quota::settings::QuotaSettings;
 use quota::store::memory::{BUCKETS_MAX, MemoryStore, Snapshot};
 use quota::store::redis::{CallMetrics, RESULTS, RedisStore};
+use replica::damage::{self, FLEET, UNCLAIMED, USAGE};
 
 /// The files for the next start.
 pub(super) struct UsageFile {

@@ -20,11 +20,11 @@ use super::counting::UsageFile;
 use crate::admin::Live;
 use crate::clock::FleetClock;
 use crate::platform_certificate::{CertificateFault, FaultyCertificate, PlatformCertificate};
-use replica::{Expiry, Replica};
 use crate::telemetry::{CertificateKind, Telemetry};
 use listener::{Connections, Listener, ListenerState};
 use quota::Quota;
 use quota::settings::Mode;
+use replica::{Expiry, Replica};
 
 /// How often the chores write usage, check the platform certificate's files and refresh gauges.
 const CHORES_EVERY: Duration = Duration::from_secs(1);

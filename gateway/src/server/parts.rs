@@ -16,21 +16,21 @@ use super::secrets::Secrets;
 use super::watcher::EdgeWatcher;
 use crate::clock::FleetClock;
 use crate::config::Config;
-use replica::damage::REPLICA;
 use crate::gateway::Gateway;
 use crate::keys::Keys;
 use crate::overload::Overload;
 use crate::pipeline::Pipeline;
 use crate::platform_certificate::PlatformCertificate;
-use replica::follow::Follower;
-use replica::{HotBounds, Replica};
 use crate::request_id::RequestId;
 use crate::telemetry::Telemetry;
-use replica::CertificateOpener;
 use crate::upstreams::Upstreams;
 use listener::Connections;
 use quota::Quota;
 use quota::failed_authentications::FailedAuthenticationLimits;
+use replica::CertificateOpener;
+use replica::damage::REPLICA;
+use replica::follow::Follower;
+use replica::{HotBounds, Replica};
 
 /// The parts, from which `start` builds listeners and tasks.
 pub(super) struct Parts {

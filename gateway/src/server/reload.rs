@@ -17,9 +17,9 @@ use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::config::{Config, ENVIRONMENT_PREFIX};
-use replica::Replica;
 use crate::telemetry::Telemetry;
 use crate::upstreams::Upstreams;
+use replica::Replica;
 
 /// The setting for the log filter.
 const LOG_FILTER: &str = "log.filter";

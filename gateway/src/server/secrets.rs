@@ -7,11 +7,11 @@ use chassis::guard::PassGuard;
 use chassis::seal::SealingKey;
 
 use crate::config::Config;
-use replica::damage::KEYRING;
 use crate::identity::IdentityTokens;
 use crate::keyring::KeyringHolder;
-use replica::EnrolledName;
 use listener::Tickets;
+use replica::EnrolledName;
+use replica::damage::KEYRING;
 
 pub(super) struct Secrets {
     pub(super) identity_tokens: Arc<IdentityTokens>,

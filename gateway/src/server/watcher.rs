@@ -11,12 +11,12 @@ use contract::site::{Serves, Site};
 use contract::time::UnixMillis;
 
 use crate::clock::FleetClock;
-use replica::follow::Watcher;
-use replica::{Replica, Unregistered};
 use crate::telemetry::Telemetry;
 use listener::Connections;
 use quota::Quota;
 use quota::store::Fleet;
+use replica::follow::Watcher;
+use replica::{Replica, Unregistered};
 
 pub(super) struct EdgeWatcher {
     replica: Arc<Replica>,

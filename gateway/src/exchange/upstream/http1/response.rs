@@ -152,7 +152,9 @@ fn write(
     let reason = response.reason.filter(|reason| !reason.is_empty());
     out.status(status, reason.or(status.canonical_reason()).unwrap_or_default())?;
     let connections = || response.headers.iter().filter(|field| field.name.eq_ignore_ascii_case("connection"));
-    let has_options = connections().next().is_some();
+    // Most have `keep-alive` alone, which names no field that is forwarded.
+    let names_fields =
+        connections().any(|field| options(field.value).any(|option| !option.eq_ignore_ascii_case("keep-alive")));
     let is_named =
         |name: &str| connections().any(|field| options(field.value).any(|option| option.eq_ignore_ascii_case(name)));
     for field in response.headers.iter() {
@@ -160,7 +162,7 @@ fn write(
         let agreed = status == StatusCode::SWITCHING_PROTOCOLS && field.name.eq_ignore_ascii_case("upgrade");
         // The length is written anew.
         let is_forwarded = may_stand_in_response(field.name) && !field.name.eq_ignore_ascii_case("content-length");
-        let is_dropped = !is_forwarded || is_removed(field.name) || has_options && is_named(field.name);
+        let is_dropped = !is_forwarded || is_removed(field.name) || names_fields && is_named(field.name);
         if is_dropped && !agreed {
             continue;
         }
