@@ -70,7 +70,7 @@ CREATE TABLE order_outbox (
     checksum INTEGER NOT NULL
 ) STRICT;
 
--- Projects that were erased: a request that is on its way to one of them, from a gateway that does not know it yet, is
+-- Projects that were erased: a request that is on its way to one of them, from a gateway that has not heard of it, is
 -- refused. Identities are never given twice, so this refuses no other project.
 CREATE TABLE erased_projects (
     project TEXT NOT NULL PRIMARY KEY,

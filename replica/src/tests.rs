@@ -75,7 +75,7 @@ fn changes_are_seen_at_once_and_survive_a_restart() {
 
 #[test]
 fn what_was_applied_is_there_after_a_power_failure() {
-    let left = power::fails_after("replica::tests::what_was_applied_is_there_after_a_power_failure", |directory| {
+    let left = power::fails_after("tests::what_was_applied_is_there_after_a_power_failure", |directory| {
         let replica = replica(&directory.join("data"));
         replica.replace(&[project("a", Plan::Free)], at(5)).unwrap();
         for (revision, id) in (6..).zip(["b", "c", "d"]) {
