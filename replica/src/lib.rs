@@ -10,8 +10,6 @@
 
 pub mod damage;
 mod tls;
-mod checksum;
-mod damaged;
 mod validate;
 mod file;
 mod hot;
