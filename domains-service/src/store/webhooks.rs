@@ -13,6 +13,8 @@ use crate::project::ProjectRef;
 use crate::webhook::{EndpointRecord, Wanted};
 
 pub(crate) use address::send_test;
+#[cfg(test)]
+pub(super) use outbox::DUE;
 pub(crate) use outbox::{
     Delivery, DeliveryState, DueDelivery, claim, enqueue, fail_waiting, forget_deliveries, record, renew, repeat,
 };

@@ -16,6 +16,24 @@ use crate::webhook::{DisabledReason, EVENTS, compose};
 /// Endpoints per search for due deliveries.
 const ENDPOINTS_PER_SEARCH: i64 = 1_024;
 
+/// The delivery of each endpoint that is due longest. Looks up one row per endpoint with waiting deliveries, however
+/// many of them wait: one owner's backlog must not slow the searches down.
+pub(in crate::store) const DUE: &str = "WITH RECURSIVE waiting (endpoint) AS (
+         SELECT MIN(endpoint) FROM webhook_deliveries WHERE due_at IS NOT NULL
+         UNION ALL
+         SELECT (SELECT MIN(d.endpoint) FROM webhook_deliveries d
+                 WHERE d.due_at IS NOT NULL AND d.endpoint > waiting.endpoint)
+         FROM waiting WHERE waiting.endpoint IS NOT NULL
+     ), first (id) AS (
+         SELECT (SELECT d.id FROM webhook_deliveries d WHERE d.endpoint = waiting.endpoint AND d.due_at <= $1
+                 ORDER BY d.due_at, d.id LIMIT 1)
+         FROM waiting
+     )
+     SELECT d.id AS delivery, d.endpoint, e.project
+     FROM first JOIN webhook_deliveries d ON d.id = first.id JOIN webhook_endpoints e ON e.id = d.endpoint
+     JOIN projects p ON p.id = e.project
+     WHERE p.removed_at IS NULL ORDER BY d.due_at, d.id LIMIT $2";
+
 chassis::record! {
     /// One event on its way to one endpoint.
     #[derive(Clone, Debug)]
@@ -52,7 +70,7 @@ impl Stored for Delivery {
 }
 
 chassis::record! {
-    /// An endpoint for which something is due: the oldest of it.
+    /// An endpoint for which something is due, and the delivery that is due longest.
     #[derive(Clone, Debug)]
     pub(crate) struct DueDelivery {
         pub(crate) delivery: i64,
@@ -267,16 +285,8 @@ pub(crate) async fn forget_deliveries(write: &mut Write, before: UnixMillis) -> 
 impl Store {
     /// Endpoints with due deliveries, the longest-waiting first. Those of removed projects wait.
     pub(crate) async fn due_deliveries(&self, now: UnixMillis) -> Result<Vec<DueDelivery>, StoreError> {
-        let due: Vec<Found<DueDelivery>> = query_as(
-            "SELECT MIN(d.id) AS delivery, d.endpoint, e.project
-             FROM webhook_deliveries d JOIN webhook_endpoints e ON e.id = d.endpoint
-             JOIN projects p ON p.id = e.project
-             WHERE d.due_at <= $1 AND p.removed_at IS NULL GROUP BY d.endpoint, e.project ORDER BY MIN(d.due_at) LIMIT $2",
-        )
-        .bind(now.0)
-        .bind(ENDPOINTS_PER_SEARCH)
-        .fetch_all(self.reader())
-        .await?;
+        let due: Vec<Found<DueDelivery>> =
+            query_as(DUE).bind(now.0).bind(ENDPOINTS_PER_SEARCH).fetch_all(self.reader()).await?;
         Ok(due.into_iter().map(|found| found.row).collect())
     }
 
