@@ -148,6 +148,30 @@ async fn a_full_server_still_executes_statements() {
     }
 }
 
+// promise: faults.6
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_server_is_named_until_it_has_room_again() {
+    let redis = Redis::with(&["--maxmemory-policy", "noeviction"]);
+    let nodes = short_budget(&redis, 2, OnStoreDown::Share).await;
+    assert_eq!(nodes.all[0].trouble(), None);
+    redis.ask(&["CONFIG", "SET", "maxmemory", "1mb"]);
+    let far = UnixSeconds(4_000_000_000);
+    nodes.all[0].ban(&key(7), far).unwrap();
+    eventually("the node says that the server is full", async || {
+        nodes.all[0].trouble().is_some_and(|outage| {
+            outage.to_string().contains("OOM") && outage.remedy().starts_with("raise maxmemory of Redis")
+        })
+    })
+    .await;
+    assert!(!redis.ask(&["HGETALL", "tollhouse:bans"]).contains(key(7).as_str()), "the ban is not stored");
+    redis.ask(&["CONFIG", "SET", "maxmemory", "0"]);
+    eventually("the trouble ends with its cause", async || nodes.all[0].trouble().is_none()).await;
+    eventually("the ban is stored", async || {
+        redis.ask(&["HGETALL", "tollhouse:bans"]).contains(key(7).as_str()) && nodes.all[1].bans().len() == 1
+    })
+    .await;
+}
+
 // promise: faults.5
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_was_demoted_is_left_for_the_new_one() {

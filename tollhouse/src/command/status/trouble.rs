@@ -128,6 +128,20 @@ fn of_clocks(edge: &Value, name: &str, found: &mut Vec<String>) {
     }
 }
 
+fn of_quota_store(edge: &Value, name: &str, found: &mut Vec<String>) {
+    let trouble = edge.pointer("/quota/store_trouble").and_then(Value::as_str);
+    match (edge.pointer("/quota/mode").and_then(Value::as_str), trouble) {
+        (Some(mode @ ("share" | "deny" | "allow")), trouble) => found.push(format!(
+            "gateway {name} counts without the quota store ({mode}): {}",
+            trouble.unwrap_or("it does not know how many gateways there are")
+        )),
+        (_, Some(trouble)) => found.push(format!(
+            "gateway {name} gets errors from the quota store, and bans may not reach the other gateways: {trouble}"
+        )),
+        (_, None) => {}
+    }
+}
+
 fn of_edge(edge: &Value, found: &mut Vec<String>) {
     let name = name(edge);
     if let Some(reason) = edge.get("unreachable").and_then(Value::as_str) {
@@ -150,9 +164,7 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
              withdrawn since, and no withdrawal waits for it"
         ));
     }
-    if let Some(mode @ ("share" | "deny" | "allow")) = edge.pointer("/quota/mode").and_then(Value::as_str) {
-        found.push(format!("gateway {name} cannot reach the quota store and counts alone: {mode}"));
-    }
+    of_quota_store(edge, &name, found);
     if let Some(why) = not_taken(edge) {
         let has_nothing = edge.get("revision") == Some(&json!(0));
         let how = if has_nothing { "has no replica to serve" } else { "serves its previous replica" };
