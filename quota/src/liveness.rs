@@ -213,20 +213,18 @@ impl Inner {
         });
     }
 
-    fn hand_back_idle(self: &Arc<Self>) {
+    pub(super) fn hand_back_idle(self: &Arc<Self>) {
         let now = self.clock.monotonic();
-        for cached in self.cache.take_watched() {
+        self.cache.sweep(|cached| {
             let (owes, idle) = {
                 let state = cached.lock();
                 (state.bucket.owes(), state.bucket.wants_hand_back(now))
             };
             if idle {
-                self.state_in_background(&cached, Purpose::HandBack);
+                self.state_in_background(cached, Purpose::HandBack);
             }
-            if owes {
-                self.cache.watch(&cached);
-            }
-        }
+            owes
+        });
     }
 
     /// Sends a statement and reads the answer.
