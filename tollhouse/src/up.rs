@@ -60,6 +60,8 @@ pub async fn run(common: &Common, options: &Up) -> anyhow::Result<()> {
     }
     let client = Client::new(platform.run.clone(), &directory.platform_secret()?, None)?;
     platform.ready(&client).await?;
+    let every = authority::LOOK_INTERVAL;
+    tokio::spawn(authority::keep(directory.clone(), domain.clone(), clock.clone(), every, shutdown.clone()));
     let demo = if options.no_demo { None } else { demo_of(&directory, &client, &mut remembered, clock.as_ref()).await };
     directory.write_json("run.json", &platform.run)?;
     greet::print(common, &directory, &platform.run, options, demo.as_ref());
