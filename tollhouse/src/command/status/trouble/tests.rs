@@ -141,7 +141,22 @@ fn every_problem_of_a_service_is_named() {
             json!({ "unreachable": "It does not answer. (storage_unavailable)", "code": "storage_unavailable" }),
             "the database of the domains-service failed 0 seconds ago: storage_unavailable",
         ),
-        ("/control/trouble", json!({ "code": "storage_unavailable", "seconds_ago": 2 }), "storage_unavailable"),
+        (
+            "/control/trouble",
+            json!({ "code": "storage_unavailable", "seconds_ago": 2 }),
+            "the database of the domains-service failed 2 seconds ago: storage_unavailable: its log has the reason",
+        ),
+        ("/control/trouble", json!({ "code": "storage_full", "seconds_ago": 2 }), "storage_full: free space on its disk"),
+        (
+            "/control/trouble",
+            json!({ "code": "resolver_unavailable", "seconds_ago": 2 }),
+            "the domains-service got no answer from any DNS resolver 2 seconds ago: check the network",
+        ),
+        (
+            "/control/trouble",
+            json!({ "code": "internal_error", "seconds_ago": 2 }),
+            "the domains-service failed to process a request 2 seconds ago (internal_error): its log has the reason",
+        ),
         (
             "/control/unreadable_rows",
             json!({ "total": 1, "rows": [{
@@ -166,7 +181,7 @@ fn every_problem_of_a_service_is_named() {
         (
             "/orders/store_trouble/seconds_ago",
             json!(3),
-            "the database of the orders-service failed 3 seconds ago: full",
+            "the database of the orders-service failed 3 seconds ago: full: free space on its disk",
         ),
     ]);
 }
