@@ -50,8 +50,16 @@ pub async fn run(common: &Common, options: &Up) -> anyhow::Result<()> {
         None => None,
     };
     let environment = remembered.environment;
-    let given = platform::Given { options, domain: &domain, environment, world: world.as_ref(), upstreams: &upstreams };
+    let given = platform::Given {
+        options,
+        domain: &domain,
+        environment,
+        create_databases: !remembered.databases_made,
+        world: world.as_ref(),
+        upstreams: &upstreams,
+    };
     let platform = platform::Platform::start(&directory, &given, logs, clock.clone()).await?;
+    remembered.databases_are_made(&directory)?;
     if !options.upstream_settings.is_empty() {
         upstreams::remember(&directory, &upstream_settings)?;
     }
