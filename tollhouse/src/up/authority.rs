@@ -113,9 +113,8 @@ fn issuer(root: &Path, key: &Path) -> anyhow::Result<Issuer<'static, KeyPair>> {
 fn leaf_is_good(directory: &Directory, platform_domain: &Hostname, now: UnixSeconds) -> bool {
     let files = ["pem", "key"].map(|kind| directory.path(&format!("ca/platform.{kind}")));
     let wildcard = format!("*.{platform_domain}");
-    internal::read_pair(&files).is_ok_and(|leaf| {
-        leaf.names.contains(&wildcard) && leaf.validity.1 > now.0 + RENEW_DAYS_BEFORE * DAY
-    })
+    internal::read_pair(&files)
+        .is_ok_and(|leaf| leaf.names.contains(&wildcard) && leaf.validity.1 > now.0 + RENEW_DAYS_BEFORE * DAY)
 }
 
 fn make_root(common_name: &str, now: UnixSeconds) -> anyhow::Result<(String, String)> {
@@ -192,7 +191,8 @@ mod tests {
         let (_place, directory, domain) = platform();
         // A renewal writes the key first; the certificate is still good.
         let before = read(&directory, "ca/platform.pem");
-        write_private(&directory.path("ca/platform.key"), KeyPair::generate().unwrap().serialize_pem().as_bytes()).unwrap();
+        write_private(&directory.path("ca/platform.key"), KeyPair::generate().unwrap().serialize_pem().as_bytes())
+            .unwrap();
         ensure(&directory, &domain, NOW).unwrap();
         let renewed = read(&directory, "ca/platform.pem");
         assert_ne!(renewed, before);

@@ -47,9 +47,9 @@ async fn the_search_for_due_deliveries_reads_no_backlog() {
         with_deliveries(&store).await;
         let (explain, is_read_whole): (_, fn(&str) -> bool) = match store.database.kind() {
             // A search goes down the index; a scan goes along the table or the index.
-            chassis::sql::Kind::Sqlite => ("EXPLAIN QUERY PLAN ", |line| {
-                line.contains("SCAN d") || line.contains("SCAN webhook_deliveries")
-            }),
+            chassis::sql::Kind::Sqlite => {
+                ("EXPLAIN QUERY PLAN ", |line| line.contains("SCAN d") || line.contains("SCAN webhook_deliveries"))
+            }
             chassis::sql::Kind::Postgres => ("EXPLAIN ", |line| line.contains("Seq Scan on webhook_deliveries")),
         };
         let text = format!("{explain}{}", DUE.replace("$1", &NOW.0.to_string()).replace("$2", "1024"));

@@ -325,7 +325,8 @@ where
     T: Send + 'static,
     E: From<StoreError> + Send + 'static,
 {
-    let fault = outcome.as_ref().err().and_then(store_error).filter(|error| has_failed || error.kind != FaultKind::Corrupt);
+    let fault =
+        outcome.as_ref().err().and_then(store_error).filter(|error| has_failed || error.kind != FaultKind::Corrupt);
     let answer: Answer = Box::new(move |fate| {
         // The receiver may be gone; the change is committed all the same.
         let _ = reply.send(match (outcome, fate) {

@@ -146,7 +146,11 @@ fn every_problem_of_a_service_is_named() {
             json!({ "code": "storage_unavailable", "seconds_ago": 2 }),
             "the database of the domains-service failed 2 seconds ago: storage_unavailable: its log has the reason",
         ),
-        ("/control/trouble", json!({ "code": "storage_full", "seconds_ago": 2 }), "storage_full: free space on its disk"),
+        (
+            "/control/trouble",
+            json!({ "code": "storage_full", "seconds_ago": 2 }),
+            "storage_full: free space on its disk",
+        ),
         (
             "/control/trouble",
             json!({ "code": "resolver_unavailable", "seconds_ago": 2 }),
