@@ -181,7 +181,7 @@ impl BucketCache {
         let _sweeping = self.sweeping.lock();
         let buckets = std::mem::take(&mut *self.watched.lock());
         for cached in buckets {
-            // Before it is looked at: whoever changes it afterwards queues it again.
+            // First: a task that changes the bucket from here on queues it again.
             cached.watched.store(false, Ordering::Release);
             if owes(&cached) {
                 self.watch(&cached);

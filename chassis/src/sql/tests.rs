@@ -169,7 +169,7 @@ async fn a_caller_that_is_cancelled_while_its_transaction_begins_leaves_none() {
     sqlx::query("ROLLBACK").execute(&mut *lock).await.unwrap();
     query("INSERT INTO things (id) VALUES (1)").execute(&database.write).await.unwrap();
     let count: i64 = query_scalar("SELECT COUNT(*) FROM things").fetch_one(&database.read).await.unwrap();
-    assert_eq!(count, 1, "it was acknowledged, and lies in a transaction that nobody commits");
+    assert_eq!(count, 1, "it was acknowledged, and is in a transaction that is never committed");
 }
 
 #[tokio::test]
