@@ -24,15 +24,17 @@ pub(in crate::store) const DUE: &str = "WITH RECURSIVE waiting (endpoint) AS (
          SELECT (SELECT MIN(d.endpoint) FROM webhook_deliveries d
                  WHERE d.due_at IS NOT NULL AND d.endpoint > waiting.endpoint)
          FROM waiting WHERE waiting.endpoint IS NOT NULL
-     ), first (id) AS (
-         SELECT (SELECT d.id FROM webhook_deliveries d WHERE d.endpoint = waiting.endpoint AND d.due_at <= $1
-                 ORDER BY d.due_at, d.id LIMIT 1)
+     ), longest (endpoint, due_at, delivery) AS (
+         SELECT waiting.endpoint,
+             (SELECT MIN(d.due_at) FROM webhook_deliveries d WHERE d.endpoint = waiting.endpoint AND d.due_at <= $1),
+             (SELECT d.id FROM webhook_deliveries d WHERE d.endpoint = waiting.endpoint AND d.due_at <= $1
+              ORDER BY d.due_at, d.id LIMIT 1)
          FROM waiting
      )
-     SELECT d.id AS delivery, d.endpoint, e.project
-     FROM first JOIN webhook_deliveries d ON d.id = first.id JOIN webhook_endpoints e ON e.id = d.endpoint
-     JOIN projects p ON p.id = e.project
-     WHERE p.removed_at IS NULL ORDER BY d.due_at, d.id LIMIT $2";
+     SELECT longest.delivery, longest.endpoint, e.project
+     FROM longest JOIN webhook_endpoints e ON e.id = longest.endpoint JOIN projects p ON p.id = e.project
+     WHERE longest.delivery IS NOT NULL AND p.removed_at IS NULL
+     ORDER BY longest.due_at, longest.delivery LIMIT $2";
 
 chassis::record! {
     /// One event on its way to one endpoint.

@@ -133,7 +133,7 @@ fn of_quota_store(edge: &Value, name: &str, found: &mut Vec<String>) {
     match (edge.pointer("/quota/mode").and_then(Value::as_str), trouble) {
         (Some(mode @ ("share" | "deny" | "allow")), trouble) => found.push(format!(
             "gateway {name} counts without the quota store ({mode}): {}",
-            trouble.unwrap_or("it does not know how many gateways there are")
+            trouble.unwrap_or("it does not answer")
         )),
         (_, Some(trouble)) => found.push(format!(
             "gateway {name} gets errors from the quota store, and bans may not reach the other gateways: {trouble}"
