@@ -223,6 +223,7 @@ mod tests {
             admin_listen,
             admin_hosts,
             database,
+            create_database,
             credential: _,
             environment,
             control_plane,
@@ -242,6 +243,7 @@ mod tests {
         assert_eq!(config.admin_listen, admin_listen);
         assert_eq!(format!("{:?}", config.admin_hosts), format!("{admin_hosts:?}"));
         assert_eq!(format!("{:?}", config.database), format!("{database:?}"));
+        assert_eq!(config.create_database, create_database);
         assert_eq!(config.environment, environment);
         assert_eq!(config.control_plane, control_plane);
         assert!([config.tls, tls, config.internal_tls, internal_tls].iter().all(Option::is_none));

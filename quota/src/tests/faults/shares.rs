@@ -117,12 +117,12 @@ async fn unclaimed_units_are_told_at_any_moment() {
     let ends = std::sync::atomic::AtomicBool::new(false);
     let told = std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !ends.load(std::sync::atomic::Ordering::Relaxed) {
+            while !ends.load(Ordering::Relaxed) {
                 quota.0.hand_back_idle();
             }
         });
         let told: Vec<usize> = (0..10_000).map(|_| quota.unclaimed().len()).collect();
-        ends.store(true, std::sync::atomic::Ordering::Relaxed);
+        ends.store(true, Ordering::Relaxed);
         told
     });
     assert_eq!(told.iter().min(), Some(&PROJECTS), "a save in such a moment would lack projects");
