@@ -99,6 +99,8 @@ struct Inner {
     /// The breaker's state for the hot path: whether the last call failed, and whether the breaker is open.
     store_fails: AtomicBool,
     store_is_gone: AtomicBool,
+    /// The store has no memory left.
+    store_is_full: AtomicBool,
     /// The last failure of the store, and its time on the monotonic clock.
     outage: Mutex<Option<(StoreOutage, Duration)>>,
     /// The store's clock: bans end by the same clock on every node. Never set for a store without its own clock.
@@ -134,6 +136,7 @@ impl Quota {
             breaker: Mutex::default(),
             store_fails: AtomicBool::new(false),
             store_is_gone: AtomicBool::new(false),
+            store_is_full: AtomicBool::new(false),
             outage: Mutex::default(),
             store_clock: ForeignClock::default(),
             fleet: Mutex::new(KnownFleet::new(settings.fleet)),

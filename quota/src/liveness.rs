@@ -79,6 +79,9 @@ impl Inner {
 
     /// Why the store does not work: while it counts as unavailable, and while it answers calls with errors.
     pub(super) fn trouble(&self) -> Option<StoreOutage> {
+        if self.store_is_full.load(Ordering::Relaxed) && !self.store_is_gone.load(Ordering::Relaxed) {
+            return Some(StoreOutage::Refused("OOM: its memory is full".to_owned()));
+        }
         let (outage, at) = self.outage.lock().clone()?;
         let is_recent = self.clock.monotonic().saturating_sub(at) <= TROUBLE_SHOWN;
         let answers_with_errors = is_recent && matches!(outage, StoreOutage::Refused(_));
@@ -125,6 +128,9 @@ impl Inner {
                 self.note_clock(heartbeat.now);
                 if let Some(fleet) = heartbeat.fleet {
                     self.fleet.lock().count(fleet);
+                }
+                if let Some(full) = heartbeat.full {
+                    self.store_is_full.store(full, Ordering::Relaxed);
                 }
                 self.note_life(true);
                 self.note_incarnation(heartbeat.incarnation);

@@ -83,6 +83,8 @@ pub struct HeartbeatReply {
     pub now: UnixMillis,
     /// The fleet, if it was counted.
     pub fleet: Option<Fleet>,
+    /// Whether the store has memory left; `None` if the heartbeat did not find out.
+    pub full: Option<bool>,
 }
 
 /// The gateway nodes that share a quota.

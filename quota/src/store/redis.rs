@@ -256,20 +256,24 @@ impl Store for RedisStore {
                 let key = link.local_key(GATEWAYS_KEY);
                 let arguments = [&self.process, &link.memory_key, &link.run_id, salt, silent].map(String::as_str);
                 let answer = self.run(link, &link.heartbeat, &key, &arguments, false).await?;
-                let [incarnation, now, nodes, turn] = protocol::integers::<4>(&answer)?;
+                let [incarnation, now, nodes, turn, full] = protocol::integers::<5>(&answer)?;
+                if full > 0 {
+                    self.metrics.calls.with_label_values(&["out_of_memory"]).inc();
+                }
                 self.servers.record_incarnation(link, u64::try_from(incarnation).unwrap_or(0));
                 let fleet = NonZeroU32::new(u32::try_from(nodes).unwrap_or(0));
                 let turn = u32::try_from(turn).unwrap_or(0);
-                Ok::<_, StoreOutage>((UnixMillis(now), fleet.map(|nodes| Fleet { nodes, turn })))
+                Ok::<_, StoreOutage>((UnixMillis(now), fleet.map(|nodes| Fleet { nodes, turn }), full))
             }
         });
         let answers = join_all(heartbeats).await;
         // The server that most gateways reach decides the count and the clock.
-        let best = answers.iter().flatten().copied().max_by_key(|(_, fleet)| fleet.map(|fleet| fleet.nodes));
-        let Some((now, fleet)) = best else {
+        let best = answers.iter().flatten().copied().max_by_key(|(_, fleet, _)| fleet.map(|fleet| fleet.nodes));
+        let full = answers.iter().flatten().map(|(.., full)| *full).max().filter(|full| *full >= 0);
+        let Some((now, fleet, _)) = best else {
             return Err(answers.into_iter().find_map(Result::err).unwrap_or(StoreOutage::TimedOut));
         };
-        Ok(HeartbeatReply { incarnation: self.servers.incarnation(), now, fleet })
+        Ok(HeartbeatReply { incarnation: self.servers.incarnation(), now, fleet, full: full.map(|full| full > 0) })
     }
 
     async fn view(&self, bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {

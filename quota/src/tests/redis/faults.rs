@@ -173,14 +173,16 @@ async fn a_full_server_is_named_until_it_has_room_again() {
     let nodes = short_budget(&redis, 2, OnStoreDown::Share).await;
     assert_eq!(nodes.all[0].trouble(), None);
     fill(&redis);
-    let far = UnixSeconds(4_000_000_000);
-    nodes.all[0].ban(&key(7), far).unwrap();
-    eventually("the node says that the server is full", async || {
-        nodes.all[0].trouble().is_some_and(|outage| {
-            outage.to_string().contains("OOM") && outage.remedy().starts_with("raise maxmemory of Redis")
+    eventually("every node says that the server is full", async || {
+        nodes.all.iter().all(|node| {
+            node.trouble().is_some_and(|outage| {
+                outage.to_string().contains("OOM") && outage.remedy().starts_with("raise maxmemory of Redis")
+            })
         })
     })
     .await;
+    let far = UnixSeconds(4_000_000_000);
+    nodes.all[0].ban(&key(7), far).unwrap();
     assert!(!redis.ask(&["HGETALL", "tollhouse:bans"]).contains(key(7).as_str()), "the ban is not stored");
     redis.ask(&["CONFIG", "SET", "maxmemory", "0"]);
     eventually("the trouble ends with its cause", async || nodes.all[0].trouble().is_none()).await;
