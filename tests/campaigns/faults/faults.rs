@@ -41,6 +41,21 @@ pub(crate) const OVER_FILES: &[Fault] = &[
         alerts: &["EdgeQuotaDegraded", "EdgeQuotaDegradedLong"],
     },
     Fault {
+        name: "Redis is full",
+        inject: |fleet| {
+            fleet.redis(&["EVAL", "return redis.call('SET', 'ballast', string.rep('x', 3000000))", "0"])?;
+            fleet.redis(&["CONFIG", "SET", "maxmemory", "1mb"])
+        },
+        recover: |fleet| {
+            fleet.redis(&["CONFIG", "SET", "maxmemory", "0"])?;
+            fleet.redis(&["DEL", "ballast"])
+        },
+        status: "raise maxmemory of Redis",
+        metric: "sum(rate(edge_quota_store_calls_total{result=\"out_of_memory\"}[5s])) > 0",
+        shown: "edge_quota_store_calls_total",
+        alerts: &["EdgeQuotaStoreFailing"],
+    },
+    Fault {
         name: "The domains-service is killed",
         inject: |fleet| fleet.kill("domains-service"),
         recover: |fleet| fleet.begin("domains-service"),
@@ -93,7 +108,7 @@ pub(crate) const OVER_FILES: &[Fault] = &[
             fleet.attach(25)
         },
         recover: |fleet| fleet.clear("gateway-2"),
-        status: "behind the control plane",
+        status: "serves its previous replica",
         metric: "min(edge_replica_revision) < scalar(max(domains_revision offset 3s))",
         shown: "edge_replica_revision",
         alerts: &["EdgeReplicaLagging"],
