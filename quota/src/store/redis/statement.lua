@@ -36,18 +36,12 @@ local function numbers(text)
   return all
 end
 
--- A full server refuses what a script adds, unless it has deleted something before, even nothing.
-local function add(key, ...)
-  redis.call('HDEL', key, '')
-  redis.call('HSET', key, ...)
-end
-
 -- The incarnation of the server's data: a restarted server may have lost writes, and an emptied one has lost this key.
 local memory = redis.call('HMGET', ARGV[16], 'incarnation', 'run', 'since')
 local incarnation, since = tonumber(memory[1]), tonumber(memory[3])
 if not incarnation or memory[2] ~= ARGV[17] then
   incarnation, since = now * 1000 + tonumber(ARGV[18]) % 1000, now
-  add(ARGV[16], 'incarnation', string.format('%d', incarnation), 'run', ARGV[17], 'since', string.format('%d', since))
+  redis.call('HSET', ARGV[16], 'incarnation', string.format('%d', incarnation), 'run', ARGV[17], 'since', string.format('%d', since))
 end
 
 local minute, minute_charged, day_charged, bucket_incarnation, learning_until = now_minute, 0, 0, incarnation, 0
@@ -84,7 +78,7 @@ if named >= minute and named <= now_minute + STEP_BACK_MAX then enter(named) end
 
 local function save(...)
   if cleared then redis.call('DEL', KEYS[1]) end
-  add(KEYS[1], 'record', string.format('%d %d %d %d %d %d %d %d %d %d', minute, minute_charged, day_charged,
+  redis.call('HSET', KEYS[1], 'record', string.format('%d %d %d %d %d %d %d %d %d %d', minute, minute_charged, day_charged,
     bucket_incarnation, learning_until > now and learning_until or 0, nodes, held_by_all, places, evicted,
     max(crowded_until - minute, 0)), ...)
   -- A day longer than needed, so that a clock that steps back finds its record.
