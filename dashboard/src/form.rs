@@ -33,12 +33,11 @@ fn is_same_origin(headers: &HeaderMap) -> bool {
     if text("sec-fetch-site").is_some_and(|site| site != "same-origin") {
         return false;
     }
-    let host = text(header::HOST.as_str()).and_then(|host| host.split(':').next());
+    // Another port of the host is another origin, perhaps of another program.
+    let without_usual_port = |authority: &'_ str| authority.strip_suffix(":443").unwrap_or(authority).to_owned();
+    let host = text(header::HOST.as_str()).map(without_usual_port);
     let origin = text(header::ORIGIN.as_str()).and_then(|origin| origin.strip_prefix("https://"));
-    let origin = origin.and_then(|origin| match origin.split_once(':') {
-        Some((name, port)) => port.parse::<u16>().is_ok().then_some(name),
-        None => Some(origin),
-    });
+    let origin = origin.map(without_usual_port);
     host.is_some() && host == origin
 }
 
@@ -112,9 +111,12 @@ mod tests {
             list.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
         };
         let host = ("host", "dashboard.apps.test");
+        let other_port = ("host", "dashboard.apps.test:8443");
         for (good, list) in [
-            (true, vec![host, ("origin", "https://dashboard.apps.test:8443"), ("sec-fetch-site", "same-origin")]),
+            (true, vec![other_port, ("origin", "https://dashboard.apps.test:8443"), ("sec-fetch-site", "same-origin")]),
             (true, vec![host, ("origin", "https://dashboard.apps.test")]),
+            (false, vec![host, ("origin", "https://dashboard.apps.test:8443")]),
+            (false, vec![other_port, ("origin", "https://dashboard.apps.test")]),
             (false, vec![host, ("origin", "https://shop.apps.test")]),
             (false, vec![host, ("origin", "http://dashboard.apps.test")]),
             (false, vec![host, ("origin", "https://dashboard.apps.test:443@evil.example")]),

@@ -175,10 +175,18 @@ pub(crate) fn name(method: &str, pattern: &str) -> &'static str {
         .unwrap_or("unknown")
 }
 
+/// Whether the public API or the operators' has an operation of this name.
+fn named_publicly(operation: &str) -> bool {
+    let operators = OPERATORS.iter().chain(OPERATORS_IN_PROJECT).copied().flatten();
+    all().chain(operators).any(|one| one.id == operation)
+}
+
 /// Counts the request under its operation and class of status.
 async fn count(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     let operation = name(request.method().as_str(), path);
+    // Reports of gateways and services may write nothing.
+    let is_change = !request.method().is_safe() && named_publicly(operation);
     let response = next.run(request).await;
     let class = class(response.status().as_u16());
     app.core.metrics.requests.with_label_values(&[operation, class]).inc();
@@ -186,6 +194,8 @@ async fn count(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
         && let Some(code) = response.extensions().get::<RefusalCode>()
     {
         *app.api.last_trouble.lock() = Some((code.0.clone(), app.core.clock.now()));
+    } else if class == "2xx" && is_change {
+        *app.api.last_trouble.lock() = None;
     }
     response
 }

@@ -52,6 +52,8 @@ pub struct Config {
     pub internal_tls: Option<ServerTls>,
     /// The database.
     pub database: Location,
+    /// Whether a missing or empty database is made. If not, the service does not start without its database.
+    pub create_database: bool,
     /// Projects live at `{project}.{platform_domain}`.
     pub platform_domain: Hostname,
     /// Which keys this deployment makes and accepts.
@@ -144,6 +146,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
     let internal_address = internal_listen.as_ref().map(|listen| listen.0);
     let internal_tls = ServerTls::read_for(&root.section("internal_tls"), "internal_listen", internal_address);
     let database = read_location(root, "data/domains-service/domains.sqlite");
+    let create_database = root.flag("create_database", true);
     let platform_domain = root.required::<Hostname>("platform_domain", "\"apps.example.com\"");
     let environment = root.value("environment", Environment::Live);
     let secret = root.required_secret("secret", SECRET_EXAMPLE, root.secret("secret"));
@@ -173,6 +176,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
         tls: tls?,
         internal_tls: internal_tls?,
         database: database?,
+        create_database: create_database?,
         platform_domain: platform_domain?,
         environment: environment?,
         secret: secret?,

@@ -58,6 +58,7 @@ pub use plans::{Grant, Plans};
 pub use restored::{Counted, Kind, Outcome, Report, finish_restore};
 pub use run::{World, start, start_in};
 pub use store::newest_schema;
+pub use verification::problem::ProblemCode;
 
 /// Every operation of the public API, as its router has it: method, path, and what the key must be allowed to do.
 pub fn operations() -> impl Iterator<Item = (&'static str, &'static str, Option<Scope>)> {

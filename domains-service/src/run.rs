@@ -104,6 +104,9 @@ pub async fn start_in(
     let (tracer, exporter) = tracing(&config, &registry)?;
     let traced_by = Traced { tracer, clock: clock.clone() };
     let revocations = revocations::open(&config.revocations_file)?;
+    if !config.create_database {
+        sql::Database::must_exist(&config.database).await?;
+    }
     let store = Store::open(&config.database, clock.clone()).await?.with_revocations(revocations);
     let (http, internal, admin) =
         (bind(config.listen).await?, bind(config.internal_listen).await?, bind(config.admin_listen).await?);

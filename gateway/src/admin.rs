@@ -134,7 +134,10 @@ async fn status(State(view): State<View>) -> Json<Value> {
         "connections": view.live.connections.live(),
         "requests_in_flight": view.gateway.telemetry.in_flight.get(),
         "draining": view.live.health.is_draining(),
-        "quota": { "mode": pipeline.quota.mode().as_str() },
+        "quota": {
+            "mode": pipeline.quota.mode().as_str(),
+            "store_trouble": pipeline.quota.trouble().map(|outage| format!("{outage}: {}", outage.remedy())),
+        },
         "upstreams": upstreams,
     }))
 }

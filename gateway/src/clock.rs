@@ -149,7 +149,12 @@ mod tests {
         }
 
         async fn heartbeat(&self, _count: bool) -> Result<HeartbeatReply, StoreOutage> {
-            Ok(HeartbeatReply { incarnation: Incarnation::default(), now: self.0.right_time(), fleet: None })
+            Ok(HeartbeatReply {
+                incarnation: Incarnation::default(),
+                now: self.0.right_time(),
+                fleet: None,
+                full: None,
+            })
         }
 
         async fn view(&self, _bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {

@@ -201,7 +201,9 @@ impl<'a> Exchange<'a> {
         forward::rewrite(&mut self.head, &self.facts, self.connection, &self.gateway.pipeline.identity_tokens)?;
         let body_bytes_max = self.facts.upstream.target.as_ref().map_or(0, |target| target.body_bytes_max);
         let mut request_body = RequestBody::new(announced, body_bytes_max, self.facts.upstream.forwarded_to());
-        let (mut call, head, mut out) = self.send_with_retries(&mut request_body, client).await?;
+        let answered = self.send_with_retries(&mut request_body, client).await;
+        self.facts.upstream.client_awaited = request_body.client_awaited();
+        let (mut call, head, mut out) = answered?;
         add_fields(&self.facts, self.connection.is_tls(), head.present, &mut out)?;
         self.status = head.status.as_u16();
         self.facts.connection.grpc_status = head.grpc_status;

@@ -170,6 +170,8 @@ pub(crate) struct UpstreamFacts {
     pub began: Option<Duration>,
     /// The monotonic time of the response head.
     pub answered: Option<Duration>,
+    /// How long, of the time until the response head, only the client's body was awaited.
+    pub client_awaited: Duration,
 }
 
 /// The client's connection, and what it carries besides HTTP requests of the usual form.
@@ -210,6 +212,13 @@ impl Facts {
         }
     }
 
+    /// From the start to the response head, or to the end of a request that `took` this long and got none from an
+    /// upstream; without waits for the client.
+    pub(crate) fn latency(&self, took: Duration) -> Duration {
+        let until_head = self.upstream.answered.map_or(took, |answered| answered.saturating_sub(self.began));
+        until_head.saturating_sub(self.upstream.client_awaited)
+    }
+
     /// The quota's decision; `None` if the request was neither charged nor refused by the quota.
     pub(crate) fn decision(&self) -> Option<Decision> {
         self.quota.mode?;
@@ -240,8 +249,25 @@ impl UpstreamFacts {
         self.target.as_ref().map(|target| &target.upstream)
     }
 
-    /// From the first attempt to the response head; `None` without a response.
+    /// From the first attempt to the response head, without waits for the client; `None` without a response.
     pub(crate) fn waited(&self) -> Option<Duration> {
-        Some(self.answered?.saturating_sub(self.began?))
+        Some(self.answered?.saturating_sub(self.began?).saturating_sub(self.client_awaited))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latency_is_what_the_client_did_not_cause() {
+        let seconds = Duration::from_secs;
+        let mut facts = Facts::new(RequestId::new(7), UnixMillis(0), seconds(100));
+        assert_eq!(facts.latency(seconds(2)), seconds(2), "an answer of the gateway");
+        (facts.upstream.began, facts.upstream.client_awaited) = (Some(seconds(101)), seconds(40));
+        assert_eq!(facts.latency(seconds(50)), seconds(10), "an upstream that never answered");
+        facts.upstream.answered = Some(seconds(145));
+        assert_eq!(facts.latency(seconds(900)), seconds(5), "a response that was read slowly");
+        assert_eq!(facts.upstream.waited(), Some(seconds(4)));
     }
 }

@@ -62,6 +62,7 @@ pub struct Telemetry {
     served: Vec<IntCounter>,
     refused: Vec<IntCounter>,
     durations: Vec<Histogram>,
+    latency: Vec<Histogram>,
     overhead: Vec<Histogram>,
     auth: Vec<IntCounter>,
     /// Charges, and how requests are counted.
@@ -140,10 +141,16 @@ impl Telemetry {
             "Time from the first byte of a request to the end of its response.",
             &["surface"],
         )?;
+        let latency = metrics::latency_vec(
+            registry,
+            "edge_latency_seconds",
+            "Time from the head of a request to the head of its response, without waits for the client.",
+            &["surface"],
+        )?;
         let overhead = metrics::latency_vec(
             registry,
             "edge_overhead_seconds",
-            "The part of a request's duration that was not spent waiting for an upstream.",
+            "The part of a request's duration that was not spent waiting for an upstream or for the body of the request.",
             &["surface"],
         )?;
         let auth =
@@ -158,6 +165,7 @@ impl Telemetry {
             served,
             refused,
             durations: per_surface(&duration),
+            latency: per_surface(&latency),
             overhead: per_surface(&overhead),
             auth: Authentication::ALL.iter().map(|one| auth.with_label_values(&[one.as_str()])).collect(),
             quota: QuotaMetrics::new(registry)?,
@@ -167,7 +175,7 @@ impl Telemetry {
             upstream_duration: metrics::latency_vec(
                 registry,
                 "edge_upstream_duration_seconds",
-                "Time from asking an upstream to the head of its response.",
+                "Time from asking an upstream to the head of its response, without waits for the client.",
                 &[],
             )?
             .with_label_values(&[] as &[&str]),
@@ -239,8 +247,11 @@ impl Telemetry {
         if let Some(histogram) = self.durations.get(surface) {
             histogram.observe(took.as_secs_f64());
         }
+        if let Some(histogram) = self.latency.get(surface) {
+            histogram.observe(facts.latency(took).as_secs_f64());
+        }
         if let Some(histogram) = self.overhead.get(surface) {
-            histogram.observe(took.saturating_sub(waited).as_secs_f64());
+            histogram.observe(took.saturating_sub(waited + facts.upstream.client_awaited).as_secs_f64());
         }
         if let (Some(decision), Some(payer)) = (facts.decision(), &facts.caller.payer) {
             self.quota.charged(payer.plan, decision);

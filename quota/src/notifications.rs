@@ -168,8 +168,18 @@ impl Inner {
         let inner = Arc::clone(self);
         runtime.spawn(async move {
             while let Some((key, notification)) = inner.next_undelivered() {
-                if let Err(outage) = inner.send_notification(&notification).await {
-                    tracing::debug!(api_key.id = %key, reason = %outage, "could not announce a ban; retrying");
+                let sent = inner.send_notification(&notification).await;
+                let failed_before = inner.delivery_failed.swap(sent.is_err(), Ordering::AcqRel);
+                if let Err(outage) = sent {
+                    inner.note_outage(&outage);
+                    if !failed_before {
+                        tracing::warn!(
+                            api_key.id = %key,
+                            reason = %outage,
+                            what_to_do = outage.remedy(),
+                            "could not announce a ban to the other gateways; retrying, and until then they admit the key"
+                        );
+                    }
                     break;
                 }
                 // A newer notification about the same key is still undelivered.

@@ -28,19 +28,27 @@ contract::words! {
 }
 
 macro_rules! codes {
-    ($($(#[$doc:meta])* $variant:ident = $word:literal $who:ident $severity:ident,)+) => {
+    ($($(#[doc = $cause:literal])+ $variant:ident = $word:literal $who:ident $severity:ident,)+) => {
         contract::words! {
             /// The kind of problem.
-            pub enum ProblemCode { $($(#[$doc])* $variant = $word,)+ }
+            pub enum ProblemCode { $($(#[doc = $cause])+ $variant = $word,)+ }
         }
 
         impl ProblemCode {
-            const fn who(self) -> Who {
+            /// Who must act, unless the problem itself says otherwise.
+            pub const fn who(self) -> Who {
                 match self { $(Self::$variant => Who::$who,)+ }
             }
 
-            const fn severity(self) -> Severity {
+            /// Whether it blocks the domain, unless the problem itself says otherwise.
+            pub const fn severity(self) -> Severity {
                 match self { $(Self::$variant => Severity::$severity,)+ }
+            }
+
+            /// What is wrong, in one sentence.
+            pub fn cause(self) -> &'static str {
+                let cause = match self { $(Self::$variant => concat!($($cause),+),)+ };
+                cause.trim_ascii_start()
             }
         }
     };

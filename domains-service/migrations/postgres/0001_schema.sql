@@ -191,8 +191,7 @@ CREATE TABLE webhook_deliveries (
     created_at  BIGINT NOT NULL
 );
 CREATE INDEX webhook_deliveries_by_endpoint ON webhook_deliveries (endpoint, id);
-CREATE INDEX webhook_deliveries_due ON webhook_deliveries (due_at, endpoint) WHERE due_at IS NOT NULL;
-CREATE INDEX webhook_deliveries_waiting ON webhook_deliveries (endpoint) WHERE due_at IS NOT NULL;
+CREATE INDEX webhook_deliveries_due ON webhook_deliveries (endpoint, due_at, id) WHERE due_at IS NOT NULL;
 CREATE INDEX webhook_deliveries_settled ON webhook_deliveries (created_at) WHERE due_at IS NULL;
 
 CREATE TABLE taken_events (

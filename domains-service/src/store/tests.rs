@@ -2,6 +2,7 @@
 
 mod bounds;
 mod counters;
+mod deliveries;
 mod history;
 mod limits;
 mod maximum;

@@ -169,6 +169,7 @@ impl Platform {
             tls: None,
             internal_tls: None,
             database: crate::stores::place(directory.path()),
+            create_database: true,
             platform_domain: PLATFORM.parse().unwrap(),
             environment: Environment::Live,
             secret: secret.clone(),

@@ -48,6 +48,8 @@ pub(super) struct Given<'a> {
     /// The platform's domain.
     pub(super) domain: &'a Hostname,
     pub(super) environment: Environment,
+    /// Missing databases are made.
+    pub(super) create_databases: bool,
     pub(super) world: Option<&'a TestWorld>,
     pub(super) upstreams: &'a BTreeMap<UpstreamName, Backend>,
 }
@@ -60,8 +62,9 @@ impl Platform {
         logs: Arc<Logs>,
         clock: Arc<dyn Clock>,
     ) -> anyhow::Result<Self> {
-        let Given { options, domain, environment, world, upstreams } = *given;
+        let Given { options, domain, environment, create_databases, world, upstreams } = *given;
         let deployment = format!("environment = \"{environment}\"\n");
+        let of_services = format!("{deployment}create_database = {create_databases}\n");
         // Created here, so that all parts use the same.
         directory.platform_secret()?;
         let credential = directory.credential(GATEWAYS, NAME)?;
@@ -72,13 +75,13 @@ impl Platform {
         let domains = domains_service::Config::read(&settings(
             "domains-service settings",
             DOMAINS,
-            &(deployment.clone() + &domains_settings(directory, domain, world) + &tracing_settings(options)),
+            &(of_services.clone() + &domains_settings(directory, domain, world) + &tracing_settings(options)),
         )?)?;
         let domains = domains_service::start(domains, clock.clone(), services_end.clone()).await?;
         let orders = orders_service::Config::read(&settings(
             "orders-service settings",
             ORDERS,
-            &(deployment.clone()
+            &(of_services
                 + &orders_settings(directory, &of_orders, domains.address("internal")?)
                 + &tracing_settings(options)),
         )?)?;

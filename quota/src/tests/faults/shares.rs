@@ -102,6 +102,32 @@ async fn a_restart_in_an_outage_spends_no_share_again_and_loses_no_unit() {
     comes(|| quota.unclaimed().is_empty().then_some(())).await;
 }
 
+#[tokio::test]
+async fn unclaimed_units_are_told_at_any_moment() {
+    const PROJECTS: usize = 50;
+    let store = FaultyStore::new(3);
+    let quota = over(&store, OnStoreDown::Share, SHORT);
+    quota.heartbeat().await;
+    store.set_behaviour(Behaviour::Fails);
+    for number in 0..PROJECTS {
+        let project = format!("p{number}").parse().unwrap();
+        assert!(quota.charge(&project, limits(60, 1_000), &key(1)).await.is_ok());
+    }
+    // What each heartbeat does.
+    let ends = std::sync::atomic::AtomicBool::new(false);
+    let told = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ends.load(Ordering::Relaxed) {
+                quota.0.hand_back_idle();
+            }
+        });
+        let told: Vec<usize> = (0..10_000).map(|_| quota.unclaimed().len()).collect();
+        ends.store(true, Ordering::Relaxed);
+        told
+    });
+    assert_eq!(told.iter().min(), Some(&PROJECTS), "a save in such a moment would lack projects");
+}
+
 // rule: 8.1
 #[tokio::test]
 async fn without_the_store_a_node_admits_its_share_and_asks_only_three_times() {
