@@ -26,6 +26,7 @@ use pingora_http::RequestHeader;
 use tokio::time::Instant;
 
 use self::downstream::Downstream;
+use self::downstream::grpc_web::{Form, GrpcWebClient};
 use self::downstream::http1::Http1Client;
 use self::downstream::http2::Http2Client;
 use self::retry::{Failed, Failure, Retries, Retry};
@@ -126,17 +127,22 @@ impl<'a> Exchange<'a> {
         self.facts.connection.is_grpc =
             D::TAKES_TRAILERS && self.head.method == http::Method::POST && grpc::is_call(&self.head.headers);
         let decided = self.gateway.pipeline.decide(&self.head, body_follows, self.connection, &mut self.facts).await;
-        let served = match decided {
+        let (whole, error) = match decided {
             Ok((target, announced)) => {
+                let form = if target.upstream.settings.grpc_web { Form::of(&self.head) } else { None };
                 self.facts.upstream.target = Some(target);
                 self.facts.connection.upgrade &= client.may_switch();
-                self.forward(client, announced).await
+                if let Some(form) = form {
+                    Box::pin(self.forward_grpc_web(form, client, announced)).await
+                } else {
+                    let served = self.forward(client, announced).await;
+                    self.finish(client, served).await
+                }
             }
-            Err(answer) => self.answer(client, answer).await,
-        };
-        let (whole, error) = match served {
-            Ok(()) => (true, None),
-            Err(error) => (self.fail(client, &error).await, Some(error)),
+            Err(answer) => {
+                let served = self.answer(client, answer).await;
+                self.finish(client, served).await
+            }
         };
         self.facts.connection.body_bytes = client.body_bytes();
         let entry = Entry {
@@ -167,6 +173,34 @@ impl<'a> Exchange<'a> {
             client.close_after_response();
         }
         client.answer(head, body).await
+    }
+
+    /// Translates a gRPC-Web call and forwards it; returns what [`Self::finish`] does.
+    async fn forward_grpc_web<D: Downstream>(
+        &mut self,
+        form: Form,
+        client: &mut D,
+        announced: AnnouncedBody,
+    ) -> (bool, Option<Box<Error>>) {
+        (self.facts.connection.is_grpc, self.facts.connection.is_grpc_web) = (true, true);
+        let mut client = GrpcWebClient::new(client, form);
+        let served = match form.translate(&mut self.head, announced) {
+            Ok(announced) => self.forward(&mut client, announced).await,
+            Err(error) => Err(error),
+        };
+        self.finish(&mut client, served).await
+    }
+
+    /// Ends a request that was served or failed. Returns whether the client got a complete response, and the error.
+    async fn finish<D: Downstream>(
+        &mut self,
+        client: &mut D,
+        served: pingora::Result<()>,
+    ) -> (bool, Option<Box<Error>>) {
+        match served {
+            Ok(()) => (true, None),
+            Err(error) => (self.fail(client, &error).await, Some(error)),
+        }
     }
 
     /// Answers a request that failed, unless its response has begun. Returns whether the client got a complete

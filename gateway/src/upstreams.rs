@@ -97,6 +97,8 @@ pub(crate) struct UpstreamSettings {
     /// Whether requests of several tenants may share a connection: only for upstreams that never send bytes after a
     /// complete response.
     pub shared_connections: bool,
+    /// Calls of gRPC-Web are translated to gRPC.
+    pub grpc_web: bool,
     /// The largest request body in bytes, for routes without a limit.
     pub body_bytes_max: u64,
     /// Health checks of its addresses; `None`: only requests find failures.
@@ -331,6 +333,7 @@ mod tests {
             in_flight_max: 1,
             connections: ConnectionLimits { age: Duration::from_secs(1), requests: 1 },
             shared_connections: false,
+            grpc_web: false,
             body_bytes_max: 1,
             health: None,
             identity: IdentityForm::None,

@@ -78,6 +78,7 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
     let in_flight = one.integer("in_flight_max", 256, 1..=1_000_000);
     let connections = super::connection_limits(&one, Duration::from_mins(10));
     let shared = one.flag("shared_connections", false);
+    let grpc_web = grpc_web(&one, transport.as_ref());
     let health = if one.has("health") { health(&one.section("health")).map(Some) } else { Some(None) };
     let body = one.integer("body_bytes_max", OPEN_BODY_BYTES, 0..=1 << 40);
     let (pass, drop) = (one.list("pass_headers"), one.list("drop_headers"));
@@ -101,6 +102,7 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
         in_flight_max: u32::try_from(in_flight?).ok()?,
         connections: connections?,
         shared_connections: shared?,
+        grpc_web: grpc_web?,
         body_bytes_max: body?,
         health: health?,
         identity: identity?,
@@ -134,6 +136,16 @@ fn stays_private(
         return false;
     }
     true
+}
+
+/// Whether gRPC-Web is translated: the upstream must speak HTTP/2.
+fn grpc_web(section: &Section<'_>, transport: Option<&Transport>) -> Option<bool> {
+    let translates = section.flag("grpc_web", false)?;
+    if translates && matches!(transport, Some(Transport::Plain)) {
+        section.complain("grpc_web", "use h2c:// or https:// endpoints: gRPC needs HTTP/2");
+        return None;
+    }
+    Some(translates)
 }
 
 /// The most bytes of a page file that are read; above the limit for pages, so that the error can name that limit.
