@@ -5,9 +5,9 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 
 use crate::upstream_grpc::server;
-use crate::world::client::{Ask, Reply};
+use crate::world::client::{Ask, Reply, status_of};
 use crate::world::h2_upstream::{H2Upstream, send};
-use crate::world::{BLOG, World};
+use crate::world::{BLOG, World, within};
 
 async fn world(to: &str, lines: &'static str) -> World {
     World::with(|setup| {
@@ -42,12 +42,9 @@ fn frames(mut body: &[u8]) -> (Vec<Vec<u8>>, Vec<(String, String)>) {
     (messages, trailers)
 }
 
-/// A body in base64, each padded piece of it on its own.
+/// The bytes of a body in base64, in which every group may be padded.
 fn plain(text: &str) -> Vec<u8> {
-    text.split_inclusive('=').collect::<Vec<_>>().concat().as_bytes().chunks(4).fold(Vec::new(), |mut all, group| {
-        all.extend(STANDARD.decode(group).unwrap());
-        all
-    })
+    text.as_bytes().chunks(4).flat_map(|group| STANDARD.decode(group).unwrap()).collect()
 }
 
 /// A call with this body, in either form.
@@ -113,23 +110,23 @@ async fn calls_of_web_pages_reach_a_third_party_grpc_server_over_both_versions()
 
 #[tokio::test]
 async fn a_response_that_breaks_off_has_a_status_only_between_messages() {
-    let upstream = H2Upstream::start(100, |mut asked| async move {
-        let body = asked.read().await;
-        let mut answer = asked.begin(200, &[("content-type", "application/grpc")], false);
-        let piece = if body == frame(0, b"whole") { frame(0, b"reply") } else { b"\0\0\0\0\x05rep".to_vec() };
-        send(&mut answer, Bytes::from(piece), false).await.unwrap();
-        // The response reaches the client before its end.
-        tokio::task::yield_now().await;
-        answer.send_reset(h2::Reason::INTERNAL_ERROR);
-    })
-    .await;
+    let (upstream, mut taken) = H2Upstream::taken().await;
     let world = world(&upstream.address.to_string(), "grpc_web = true").await;
-    for is_text in [false, true] {
+    let message = frame(0, b"reply");
+    for (sent, is_whole) in [(&message[..], true), (&message[..7], false)] {
         let mut client = world.tls(BLOG).await;
-        let reply = client.try_ask(&call("Unary", is_text, &frame(0, b"part"))).await;
-        assert!(reply.is_none_or(|reply| reply.status == 502 || !reply.complete), "{is_text}");
+        client.send(call("Unary", false, &frame(0, b"x")).field("Connection", "close").to_bytes()).await;
+        let mut asked = within(taken.recv()).await.unwrap();
+        let mut answer = asked.begin(200, &[("content-type", "application/grpc")], false);
+        send(&mut answer, Bytes::copy_from_slice(sent), false).await.unwrap();
+        assert_eq!(status_of(&client.head().await), 200);
+        let chunk = [format!("{:x}\r\n", sent.len()).as_bytes(), sent].concat();
+        assert_eq!(within(client.wire.exactly(chunk.len())).await, chunk);
+        answer.send_reset(h2::Reason::INTERNAL_ERROR);
+        let rest = String::from_utf8_lossy(&client.rest().await).into_owned();
+        let (has_status, has_end) = (rest.contains("grpc-status: 14\r\n"), rest.ends_with("\r\n0\r\n\r\n"));
+        assert_eq!((has_status, has_end), (is_whole, is_whole), "{rest:?}");
     }
-    drop(upstream);
     world.end().await;
 }
 
@@ -140,7 +137,7 @@ async fn refusals_of_the_gateway_are_ordinary_responses() {
     // The caller's time is over.
     let ask = call("Unary", false, &frame(0, b"x")).field("grpc-timeout", "30m");
     world.ask(ask).await.refused(504, "upstream_timeout");
-    drop(taken.recv().await);
+    drop(within(taken.recv()).await);
     // The body is no base64.
     for body in ["AAAA*AAA", "AAAAA", "AA=A"] {
         let mut ask = call("Unary", true, b"");
