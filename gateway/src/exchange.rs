@@ -9,8 +9,10 @@
 //! How this divides the work with pingora: [decision](../../docs/develop/decisions/exchange.md).
 
 mod downstream;
+mod progress;
 mod retry;
 mod upstream;
+mod websocket;
 
 pub mod fuzzing;
 
@@ -31,6 +33,7 @@ use self::downstream::http1::Http1Client;
 use self::downstream::http2::Http2Client;
 use self::retry::{Failed, Failure, Retries, Retry};
 use self::upstream::{Request, RequestBody, ResponseHead, UpstreamCall, WaitLimits, of_response, open, wants_trailers};
+use self::websocket::{Handshake, WebSocketClient};
 use crate::answer::{Answer, Refusal, accepts_html};
 use crate::decorate::{HostCookies, ResponseSink as _, add_fields, is_removed};
 use crate::facts::Facts;
@@ -62,35 +65,19 @@ impl Handler for Gateway {
     }
 
     async fn serve_http2(&self, request: H2Request, connection: &Arc<Connection>) -> bool {
-        let H2Request { head, body, respond } = request;
+        let H2Request { mut head, body, respond } = request;
         let progress = Progress::begin(self, connection);
-        let (body_follows, head) = (!body.is_end_stream(), RequestHeader::from(head));
+        let is_open = !body.is_end_stream();
+        let handshake = Handshake::take(&mut head, is_open);
+        let (body_follows, head) = (is_open && handshake.is_none(), RequestHeader::from(head));
         let mut client = Http2Client::new(body, respond, connection).with_known_client(&head);
+        if let Some(handshake) = handshake {
+            client.set_handshake(handshake);
+        }
         let outcome = Exchange::new(self, connection, head).serve(&mut client, body_follows).await;
         drop(progress);
         client.discard_rest_of_request().await;
         !outcome.malformed
-    }
-}
-
-/// A request in progress, counted by the connection, for the drain, and by the metrics.
-struct Progress<'a> {
-    gateway: &'a Gateway,
-    connection: &'a Connection,
-}
-
-impl<'a> Progress<'a> {
-    fn begin(gateway: &'a Gateway, connection: &'a Connection) -> Self {
-        connection.request_seen();
-        gateway.telemetry.in_flight.inc();
-        Self { gateway, connection }
-    }
-}
-
-impl Drop for Progress<'_> {
-    fn drop(&mut self) {
-        self.gateway.telemetry.in_flight.dec();
-        self.connection.request_done();
     }
 }
 
@@ -140,6 +127,7 @@ impl<'a> Exchange<'a> {
                 }
             }
             Err(answer) => {
+                let answer = if client.is_tunnel() { answer.without_success() } else { answer };
                 let served = self.answer(client, answer).await;
                 self.finish(client, served).await
             }
@@ -238,21 +226,20 @@ impl<'a> Exchange<'a> {
         let mut request_body = RequestBody::new(announced, body_bytes_max, self.facts.upstream.forwarded_to());
         let (mut call, head, mut out) = self.send_with_retries(&mut request_body, client).await?;
         add_fields(&self.facts, self.connection.is_tls(), head.present, &mut out)?;
+        if head.status == StatusCode::SWITCHING_PROTOCOLS {
+            return Box::pin(self.forward_websocket(call, request_body, client, out)).await;
+        }
         self.status = head.status.as_u16();
         self.facts.connection.grpc_status = head.grpc_status;
-        let switches = head.status == StatusCode::SWITCHING_PROTOCOLS;
-        if switches {
-            client.switch(out).await?;
-            call.switch(&mut request_body);
-        } else {
-            client.begin(out, head.ends, head.chunked).await?;
-            if self.facts.connection.is_grpc {
-                call.may_be_silent();
-            }
+        client.begin(out, head.ends, head.chunked).await?;
+        if self.facts.connection.is_grpc {
+            call.may_be_silent();
         }
-        let trailers = if switches || !head.ends {
+        let trailers = if head.ends {
+            None
+        } else {
             let (facts, clock) = (&*self.facts, &*self.gateway.clock);
-            let in_time = || if switches { Ok(()) } else { forward::in_time(facts, clock.monotonic()) };
+            let in_time = || forward::in_time(facts, clock.monotonic());
             match call.relay(&mut request_body, client, in_time, &mut self.body_bytes).await {
                 Ok(trailers) => trailers,
                 Err(error) => {
@@ -260,8 +247,6 @@ impl<'a> Exchange<'a> {
                     return Err(error);
                 }
             }
-        } else {
-            None
         };
         self.facts.connection.grpc_status =
             trailers.as_ref().and_then(grpc::status).or(self.facts.connection.grpc_status);
@@ -371,6 +356,10 @@ impl<'a> Exchange<'a> {
             };
             forward::inspect(head.status, head.fields_bytes, &mut self.facts)?;
             forward::check_identity_accepted(head.present.refuses_identity(head.status))?;
+            if client.is_tunnel() && head.status.is_success() {
+                let why = "status 2xx in answer to a WebSocket's handshake";
+                return Err(Error::explain(ErrorType::InvalidHTTPHeader, why).into_up());
+            }
             if !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS {
                 return Ok((head, out));
             }

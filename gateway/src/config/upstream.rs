@@ -15,7 +15,7 @@ use crate::fields::{FieldRules, Underscores};
 use crate::upstreams::ErrorPage;
 use crate::upstreams::{
     Cors, EndpointUrl, HealthCheck, Hsts, IdentityForm, Origin, Question, Route, Scheme, Tls, TlsSettings, Transport,
-    UpstreamSettings,
+    UpstreamSettings, WebSocketLimits,
 };
 
 /// The platform's own services, which accept requests only with an identity.
@@ -76,6 +76,10 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
         one.duration("total_timeout", Duration::from_secs(30), range).map(Some)
     };
     let in_flight = one.integer("in_flight_max", 256, 1..=1_000_000);
+    let websockets = one.integer("websockets_max", 1_024, 1..=1_000_000);
+    let second = Duration::from_secs(1);
+    let websocket_idle =
+        one.duration("websocket_idle_timeout", Duration::from_hours(1), second..=Duration::from_hours(24));
     let connections = super::connection_limits(&one, Duration::from_mins(10));
     let shared = one.flag("shared_connections", false);
     let grpc_web = grpc_web(&one, transport.as_ref());
@@ -100,6 +104,7 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
         first_byte_timeout: first_byte?,
         total_timeout: total?,
         in_flight_max: u32::try_from(in_flight?).ok()?,
+        websockets: WebSocketLimits { max: u32::try_from(websockets?).ok()?, idle_timeout: websocket_idle? },
         connections: connections?,
         shared_connections: shared?,
         grpc_web: grpc_web?,

@@ -96,3 +96,5 @@ mod upstream_silence;
 mod upstream_tls;
 #[cfg(test)]
 mod websockets;
+#[cfg(test)]
+mod websockets_http2;

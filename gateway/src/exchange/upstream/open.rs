@@ -34,7 +34,7 @@ pub(in crate::exchange) async fn open(
     request_body: &mut RequestBody,
 ) -> Result<UpstreamCall, Failed> {
     let (transport, connect_timeout) = (&upstream.settings.transport, upstream.settings.connect_timeout);
-    // A request for another protocol needs a connection of its own, so HTTP/1.1.
+    // Over TLS a WebSocket is asked for by HTTP/1.1, which nearly all servers speak too.
     let http2 = !request.switches || transport.tls().is_none();
     if !http2 || !transport.multiplexes(endpoint) {
         if let Some(kept) = endpoint.idle.take(&request.demands, upstream.idle_max()) {
@@ -63,7 +63,7 @@ pub(in crate::exchange) async fn open(
     let kind = ConnectionKind { reused: lease.reused, http2: true, tls: transport.tls().is_some() };
     let head = http2::head::request(request.head, transport.url_scheme())?;
     request_body.begin(true, true);
-    match Http2Call::begin(lease, head, request_body) {
+    match Http2Call::begin(lease, head, request_body, request.switches) {
         Ok(call) => Ok(UpstreamCall::new(Version::Http2(Box::new(call)), request, kind)),
         Err(error) => {
             let error = Error::because(ErrorType::H2Error, "writing to the upstream", error).into_up();
