@@ -20,6 +20,7 @@ use std::borrow::Cow;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use http::{HeaderMap, StatusCode, header};
@@ -278,7 +279,7 @@ impl<'a> Exchange<'a> {
             let now = self.gateway.clock.monotonic();
             let (upstream, endpoint) = forward::choose(&mut self.facts, now)
                 .ok_or_else(|| Error::explain(ErrorType::ConnectNoRoute, "the upstream has no address"))?;
-            let failed = match self.attempt((&upstream, &endpoint), heard_after, request_body, client).await {
+            let failed = match self.attempt((&upstream, &endpoint), (heard_after, now), request_body, client).await {
                 Ok(answered) => return Ok(answered),
                 Err(failed) => failed,
             };
@@ -300,11 +301,16 @@ impl<'a> Exchange<'a> {
     async fn attempt<D: Downstream>(
         &mut self,
         (upstream, endpoint): (&Arc<Upstream>, &Arc<Endpoint>),
-        heard_after: Option<Instant>,
+        (heard_after, now): (Option<Instant>, Duration),
         request_body: &mut RequestBody,
         client: &mut D,
     ) -> Result<Answered<D::Head>, Failed> {
-        let mut call = open((upstream, endpoint), &self.request(upstream, heard_after), request_body).await?;
+        let opened = open((upstream, endpoint), &self.request(upstream, heard_after), request_body, now).await;
+        let (mut call, other) = opened?;
+        let endpoint = other.as_ref().unwrap_or(endpoint);
+        if let Some(other) = &other {
+            self.facts.upstream.endpoint = Some(other.clone());
+        }
         self.facts.upstream.connection = Some(call.kind);
         match self.receive(&mut call, request_body, client).await {
             Ok((head, out)) => {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -11,12 +12,13 @@ use pingora::ErrorType;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::race::race;
 use super::tls::{self, Tls};
-use super::{Endpoint, Transport};
+use super::{Endpoint, Transport, Upstream};
 
 /// A connection, with TLS or without.
 #[derive(Debug)]
@@ -92,25 +94,54 @@ pub(crate) async fn dial(
     http2: bool,
     connect_timeout: Duration,
 ) -> Result<Stream, DialError> {
-    let late = |_| DialError { kind: DialFailure::TimedOut, reason: None };
-    // Only the TLS handshake is boxed: most connections are without TLS.
-    match transport {
-        Transport::Plain | Transport::PlainHttp2 => {
-            timeout(connect_timeout, connect(endpoint)).await.map_err(late)?.map(Stream::Plain)
-        }
-        Transport::Tls(tls) => {
-            let until = Instant::now() + connect_timeout;
-            let name = tls.settings.server_name.clone().map_or_else(|| name_of(endpoint), Ok)?;
-            let stream = timeout_at(until, connect(endpoint)).await.map_err(late)??;
-            let silent = |_| {
-                DialError::because(DialFailure::TimedOut, "the TLS handshake timed out: does the upstream speak TLS?")
-            };
-            timeout_at(until, Box::pin(secure(tls, name, stream, http2))).await.map_err(silent)?
-        }
-    }
+    let until = Instant::now() + connect_timeout;
+    let stream = connect(endpoint, until).await?;
+    encrypt(transport, endpoint, stream, http2, until).await
 }
 
-async fn connect(endpoint: &Endpoint) -> Result<TcpStream, DialError> {
+/// Connects to one of the addresses of an upstream, first to this one; then as [`dial`] does. Returns the address too if
+/// it is another one. `now` is the monotonic time.
+pub(crate) async fn dial_any(
+    upstream: &Upstream,
+    first: &Arc<Endpoint>,
+    http2: bool,
+    now: Duration,
+) -> Result<(Stream, Option<Arc<Endpoint>>), DialError> {
+    let until = Instant::now() + upstream.settings.connect_timeout;
+    // The TLS handshake is no part of the race: a busy upstream would have to do it twice.
+    let connecting = |endpoint: Arc<Endpoint>| async move { connect(&endpoint, until).await };
+    let (stream, other) = race(&upstream.endpoints, first, now, connecting).await?;
+    let endpoint = other.as_ref().unwrap_or(first);
+    let encrypted = encrypt(&upstream.settings.transport, endpoint, stream, http2, until).await;
+    if let (Err(error), Some(other)) = (&encrypted, &other) {
+        other.record_failure(error);
+        other.failed(now);
+    }
+    Ok((encrypted?, other))
+}
+
+async fn connect(endpoint: &Endpoint, until: Instant) -> Result<TcpStream, DialError> {
+    let late = |_| DialError { kind: DialFailure::TimedOut, reason: None };
+    timeout_at(until, open(endpoint)).await.map_err(late)?
+}
+
+/// Does the TLS handshake, if one is configured.
+async fn encrypt(
+    transport: &Transport,
+    endpoint: &Endpoint,
+    stream: TcpStream,
+    http2: bool,
+    until: Instant,
+) -> Result<Stream, DialError> {
+    let Transport::Tls(tls) = transport else { return Ok(Stream::Plain(stream)) };
+    let name = tls.settings.server_name.clone().map_or_else(|| name_of(endpoint), Ok)?;
+    let silent =
+        |_| DialError::because(DialFailure::TimedOut, "the TLS handshake timed out: does the upstream speak TLS?");
+    // Boxed, because most connections are without TLS.
+    timeout_at(until, Box::pin(secure(tls, name, stream, http2))).await.map_err(silent)?
+}
+
+async fn open(endpoint: &Endpoint) -> Result<TcpStream, DialError> {
     let stream = TcpStream::connect(endpoint.address).await?;
     // Heads and bodies are written in large pieces, so Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);

@@ -263,6 +263,16 @@ impl Endpoints {
             .cloned()
     }
 
+    /// Another address that gets requests; of the other family (IPv4 or IPv6) if there is one, because families often
+    /// fail as a whole.
+    pub(super) fn another(&self, than: &Endpoint, now: Duration) -> Option<Arc<Endpoint>> {
+        let start = self.next.load(Ordering::Relaxed);
+        let all = self.all.load();
+        let rotation = (0..all.len()).filter_map(|step| all.get((start.wrapping_add(step)) % all.len()));
+        let others = rotation.filter(|endpoint| endpoint.is_up(now) && endpoint.address != than.address);
+        others.max_by_key(|endpoint| endpoint.address.is_ipv4() != than.address.is_ipv4()).cloned()
+    }
+
     /// Number of addresses.
     pub(crate) fn len(&self) -> usize {
         self.all.load().len()
