@@ -140,7 +140,9 @@ impl Config {
         let feed = Peer::read(&follow, "http://127.0.0.1:7003");
         let serve_before_heard = follow.flag("serve_before_heard", false);
         let quota = quota::read(&root.section("quota"));
-        let upstreams = upstream::read_all(&root.section("upstreams"));
+        let sockets = root.path("sockets_directory");
+        let upstreams = upstream::read_all(&root.section("upstreams"), sockets.as_ref().and_then(Option::as_deref));
+        let upstreams = sockets.and(upstreams);
         let overload = overload::read(&root.section("overload"));
         let drain = drain_times(&root.section("drain"));
         let log = root.section("log");

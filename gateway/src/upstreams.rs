@@ -1,5 +1,6 @@
 //! The upstreams: named backends of the configuration, with their endpoints, routes, connections and limits.
 
+mod address;
 mod cors;
 mod budget;
 mod bulkhead;
@@ -28,6 +29,7 @@ use http::HeaderValue;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
 
+pub(crate) use address::Address;
 pub(crate) use budget::RetryBudget;
 pub(crate) use bulkhead::{Bulkhead, Busy, Permit};
 pub(crate) use cors::{AllowedOrigin, Cors, Hsts, Origin};
@@ -76,7 +78,7 @@ contract::words! {
 pub(crate) struct UpstreamSettings {
     /// Its name.
     pub name: UpstreamName,
-    /// Its addresses or names with ports, at least one.
+    /// Its addresses, Unix sockets, or names with ports, at least one.
     pub endpoints: Vec<HostPort>,
     /// The protocol.
     pub transport: Transport,

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::io;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,21 +9,24 @@ use std::time::Duration;
 
 use pingora::ErrorType;
 use rustls::pki_types::ServerName;
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::race::race;
 use super::tls::{self, Tls};
-use super::{Endpoint, Transport, Upstream};
+use super::{Address, Endpoint, Transport, Upstream};
 
 /// A connection, with TLS or without.
 #[derive(Debug)]
 pub(crate) enum Stream {
     /// Clear text.
     Plain(TcpStream),
+    /// A Unix socket.
+    Unix(UnixStream),
     /// Encrypted, to an authenticated upstream.
     Tls(Box<TlsStream<TcpStream>>),
 }
@@ -120,7 +122,7 @@ pub(crate) async fn dial_any(
     Ok((encrypted?, other))
 }
 
-async fn connect(endpoint: &Endpoint, until: Instant) -> Result<TcpStream, DialError> {
+async fn connect(endpoint: &Endpoint, until: Instant) -> Result<Stream, DialError> {
     let late = |_| DialError { kind: DialFailure::TimedOut, reason: None };
     timeout_at(until, open(endpoint)).await.map_err(late)?
 }
@@ -129,11 +131,15 @@ async fn connect(endpoint: &Endpoint, until: Instant) -> Result<TcpStream, DialE
 async fn encrypt(
     transport: &Transport,
     endpoint: &Endpoint,
-    stream: TcpStream,
+    stream: Stream,
     http2: bool,
     until: Instant,
 ) -> Result<Stream, DialError> {
-    let Transport::Tls(tls) = transport else { return Ok(Stream::Plain(stream)) };
+    let (tls, stream) = match (transport, stream) {
+        (Transport::Tls(tls), Stream::Plain(stream)) => (tls, stream),
+        // The settings allow no TLS over Unix sockets.
+        (_, stream) => return Ok(stream),
+    };
     let name = tls.settings.server_name.clone().map_or_else(|| name_of(endpoint), Ok)?;
     let silent =
         |_| DialError::because(DialFailure::TimedOut, "the TLS handshake timed out: does the upstream speak TLS?");
@@ -141,11 +147,25 @@ async fn encrypt(
     timeout_at(until, Box::pin(secure(tls, name, stream, http2))).await.map_err(silent)?
 }
 
-async fn open(endpoint: &Endpoint) -> Result<TcpStream, DialError> {
-    let stream = TcpStream::connect(endpoint.address).await?;
+async fn open(endpoint: &Endpoint) -> Result<Stream, DialError> {
+    let address = match &endpoint.address {
+        Address::Tcp(address) => *address,
+        Address::Unix(path) => return UnixStream::connect(path).await.map(Stream::Unix).map_err(of_socket),
+    };
+    let stream = TcpStream::connect(address).await?;
     // Heads and bodies are written in large pieces, so Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
-    Ok(stream)
+    Ok(Stream::Plain(stream))
+}
+
+/// The failure of a connection to a Unix socket.
+fn of_socket(error: io::Error) -> DialError {
+    let reason = match error.kind() {
+        io::ErrorKind::NotFound => "the socket does not exist: does the service run?",
+        io::ErrorKind::PermissionDenied => "the gateway's user may not write to the socket, or not enter its directory",
+        _ => return error.into(),
+    };
+    DialError::because(DialFailure::Refused, reason)
 }
 
 async fn secure(tls: &Tls, name: ServerName<'static>, stream: TcpStream, http2: bool) -> Result<Stream, DialError> {
@@ -159,11 +179,12 @@ async fn secure(tls: &Tls, name: ServerName<'static>, stream: TcpStream, http2: 
 
 /// The configured name or address of an endpoint.
 fn name_of(endpoint: &Endpoint) -> Result<ServerName<'static>, DialError> {
-    let Some(name) = endpoint.name.as_deref() else {
-        return Ok(ServerName::from(IpAddr::to_canonical(&endpoint.address.ip())));
-    };
-    ServerName::try_from(name.to_owned())
-        .map_err(|_| DialError::because(DialFailure::Tls, "its name cannot be in a certificate: set tls.server_name"))
+    let unnamed = || DialError::because(DialFailure::Tls, "its name cannot be in a certificate: set tls.server_name");
+    match (endpoint.name.as_deref(), endpoint.address.ip()) {
+        (Some(name), _) => ServerName::try_from(name.to_owned()).map_err(|_| unnamed()),
+        (None, Some(ip)) => Ok(ServerName::from(ip.to_canonical())),
+        (None, None) => Err(unnamed()),
+    }
 }
 
 impl Stream {
@@ -178,17 +199,18 @@ impl Stream {
     }
 
     /// The socket.
-    pub(super) fn socket(&self) -> &TcpStream {
+    pub(super) fn socket(&self) -> SockRef<'_> {
         match self {
-            Self::Plain(stream) => stream,
-            Self::Tls(stream) => stream.get_ref().0,
+            Self::Plain(stream) => SockRef::from(stream),
+            Self::Unix(stream) => SockRef::from(stream),
+            Self::Tls(stream) => SockRef::from(stream.get_ref().0),
         }
     }
 
     /// Whether no decrypted bytes are unread.
     pub(crate) fn is_read(&mut self) -> bool {
         match self {
-            Self::Plain(_) => true,
+            Self::Plain(_) | Self::Unix(_) => true,
             Self::Tls(stream) => {
                 let session = stream.get_mut().1;
                 session
@@ -203,6 +225,7 @@ impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_read(cx, into),
+            Self::Unix(stream) => Pin::new(stream).poll_read(cx, into),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_read(cx, into),
         }
     }
@@ -212,13 +235,14 @@ impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_write(cx, bytes),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Plain(_) => Poll::Ready(Ok(())),
+            Self::Plain(_) | Self::Unix(_) => Poll::Ready(Ok(())),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(cx),
         }
     }
@@ -226,6 +250,7 @@ impl AsyncWrite for Stream {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_shutdown(cx),
         }
     }
@@ -233,6 +258,7 @@ impl AsyncWrite for Stream {
     fn is_write_vectored(&self) -> bool {
         match self {
             Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Unix(stream) => stream.is_write_vectored(),
             Self::Tls(stream) => stream.is_write_vectored(),
         }
     }
@@ -244,6 +270,7 @@ impl AsyncWrite for Stream {
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
+            Self::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_write_vectored(cx, pieces),
         }
     }
