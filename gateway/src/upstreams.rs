@@ -191,6 +191,11 @@ impl Upstream {
     pub(crate) fn in_flight(&self) -> u32 {
         self.bulkhead.taken()
     }
+
+    /// Open WebSockets, including those whose handshake is in progress.
+    pub(crate) fn websockets(&self) -> u32 {
+        self.websockets.taken()
+    }
 }
 
 /// All backends.

@@ -16,6 +16,7 @@ use arc_swap::ArcSwap;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use super::dial::{DialFailure, dial};
 use super::idle::Idle;
@@ -36,8 +37,8 @@ pub(crate) struct Endpoint {
     pub address: Address,
     /// The name it was found under, if its certificate must cover that name.
     pub name: Option<Arc<str>>,
-    /// Why the last connection failed.
-    failure: Mutex<Option<DialError>>,
+    /// When and why the last failed connection failed.
+    failure: Mutex<Option<(Instant, DialError)>>,
     /// The address as text, for the log.
     text: String,
     /// Monotonic milliseconds until which it gets no requests; 0: it is up.
@@ -101,7 +102,7 @@ impl Endpoint {
 
     /// Records why a connection failed.
     pub(crate) fn record_failure(&self, error: &DialError) {
-        *self.failure.lock() = Some(error.clone());
+        *self.failure.lock() = Some((Instant::now(), error.clone()));
     }
 
     /// Records a failed connection.
@@ -132,7 +133,13 @@ impl Endpoint {
         if !self.is_failing() {
             return None;
         }
-        self.failure.lock().as_ref()?.reason.clone()
+        self.failure.lock().as_ref()?.1.reason.clone()
+    }
+
+    /// How long ago it was last tried in vain, if it fails.
+    fn tried(&self) -> Option<Duration> {
+        let failure = self.failure.lock();
+        failure.as_ref().filter(|_| self.is_failing()).map(|(tried, _)| tried.elapsed())
     }
 
     fn is_failing(&self) -> bool {
@@ -142,7 +149,7 @@ impl Endpoint {
     /// Whether a successful connection shows that the address works again; not if it accepts connections but breaks
     /// HTTP/2.
     fn is_probed(&self) -> bool {
-        let takes_connections = |failure: &DialError| failure.kind == DialFailure::Protocol;
+        let takes_connections = |(_, failure): &(Instant, DialError)| failure.kind == DialFailure::Protocol;
         self.is_failing() && !self.failure.lock().as_ref().is_some_and(takes_connections)
     }
 
@@ -298,6 +305,11 @@ impl Endpoints {
     /// Why one of the failing addresses fails, if known.
     pub(crate) fn failing_because(&self) -> Option<Cow<'static, str>> {
         self.all.load().iter().find_map(|endpoint| endpoint.failing_because())
+    }
+
+    /// How long ago a failing address was last tried.
+    pub(crate) fn tried(&self) -> Option<Duration> {
+        self.all.load().iter().filter_map(|endpoint| endpoint.tried()).min()
     }
 
     /// For how long the first of the failing addresses has failed.

@@ -50,15 +50,21 @@ async fn an_upstream_that_refuses_connections_is_502() {
 async fn an_upstream_that_accepts_connections_again_is_reached_before_a_request_tries_it() {
     let (held, refusing) = refusing_address();
     let world = World::with(|setup| setup.orders_endpoints = vec![refusing]).await;
-    let up = async || {
+    let status = async || {
         let status: serde_json::Value = serde_json::from_str(&world.admin.get("/status").await.1).unwrap();
         let upstreams = status["upstreams"].as_array().unwrap();
-        upstreams.iter().find(|one| one["name"] == "orders").unwrap()["up"].as_u64().unwrap()
+        upstreams.iter().find(|one| one["name"] == "orders").unwrap().clone()
     };
+    assert!(status().await["tried_seconds_ago"].is_null());
     world.ask(world.list()).await.refused(502, "upstream_unreachable");
-    assert_eq!(up().await, 0);
+    let failing = status().await;
+    assert!(failing["up"] == 0 && failing["tried_seconds_ago"].is_u64(), "{failing}");
     let _back = held.listen(16).unwrap();
-    eventually("the upstream counts as reached", async || (up().await == 1).then_some(())).await;
+    let reached = eventually("the upstream counts as reached", async || {
+        let status = status().await;
+        (status["up"] == 1).then_some(status)
+    });
+    assert!(reached.await["tried_seconds_ago"].is_null());
 }
 
 // promise: faults.11
