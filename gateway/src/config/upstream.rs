@@ -77,10 +77,7 @@ fn read(section: &Section<'_>, name: &str, sockets: Option<&Path>) -> Option<Ups
         one.duration("total_timeout", Duration::from_secs(30), range).map(Some)
     };
     let in_flight = one.integer("in_flight_max", 256, 1..=1_000_000);
-    let websockets = one.integer("websockets_max", 1_024, 1..=1_000_000);
-    let second = Duration::from_secs(1);
-    let websocket_idle =
-        one.duration("websocket_idle_timeout", Duration::from_hours(1), second..=Duration::from_hours(24));
+    let websockets = websockets(&one);
     let connections = super::connection_limits(&one, Duration::from_mins(10));
     let shared = one.flag("shared_connections", false);
     let grpc_web = grpc_web(&one, transport.as_ref());
@@ -107,7 +104,7 @@ fn read(section: &Section<'_>, name: &str, sockets: Option<&Path>) -> Option<Ups
         first_byte_timeout: first_byte?,
         total_timeout: total?,
         in_flight_max: u32::try_from(in_flight?).ok()?,
-        websockets: WebSocketLimits { max: u32::try_from(websockets?).ok()?, idle_timeout: websocket_idle? },
+        websockets: websockets?,
         connections: connections?,
         shared_connections: shared?,
         grpc_web: grpc_web?,
@@ -154,6 +151,13 @@ fn stays_private(
         return false;
     }
     true
+}
+
+fn websockets(section: &Section<'_>) -> Option<WebSocketLimits> {
+    let max = section.integer("websockets_max", 1_024, 1..=1_000_000);
+    let idle_timeouts = Duration::from_secs(1)..=Duration::from_hours(24);
+    let idle_timeout = section.duration("websocket_idle_timeout", Duration::from_hours(1), idle_timeouts);
+    Some(WebSocketLimits { max: u32::try_from(max?).ok()?, idle_timeout: idle_timeout? })
 }
 
 /// Whether gRPC-Web is translated: the upstream must speak HTTP/2.

@@ -69,7 +69,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::upstreams::ConnectionLimits;
+    use crate::upstreams::{ConnectionLimits, HostPort};
 
     const NOW: Duration = Duration::from_secs(10);
 
@@ -82,7 +82,7 @@ mod tests {
     /// The result of a race between two addresses that connect or fail after this many milliseconds: the number of the
     /// winner, or `None`; and how many addresses are failing then.
     async fn run(one: (u64, bool), two: (u64, bool)) -> (Option<u16>, usize) {
-        let configured = ["127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap()];
+        let configured: [HostPort; 2] = ["127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap()];
         let limits = ConnectionLimits { age: Duration::from_secs(1), requests: 1 };
         let endpoints = Endpoints::new(&configured, limits, Arc::new(Semaphore::new(1)), false);
         let all = [endpoints.choose(None, NOW).unwrap(), endpoints.choose(None, NOW).unwrap()];
