@@ -165,7 +165,8 @@ impl UpstreamCall {
                 in_time()?;
             }
         }
-        self.version.trailers().await
+        // Another protocol has none, and the upstream's side may not have ended.
+        if request_body.is_switched() { Ok(None) } else { self.version.trailers().await }
     }
 
     /// The response is complete: keeps the connection for the next request, if it accepts one.
