@@ -292,12 +292,12 @@ async fn silent_address() -> (SocketAddr, TcpListener, Vec<TcpStream>) {
 async fn an_address_that_swallows_packets_does_not_hold_up_requests() {
     let (silent, _listener, _held) = silent_address().await;
     for upstreams_of_http2 in [false, true] {
+        let upstream = if upstreams_of_http2 { Upstream::over_http2().await } else { Upstream::start().await };
         let world = World::with(|setup| {
             setup.upstreams_of_http2 = upstreams_of_http2;
             // Longer than a test may take.
             setup.blog = "connect_timeout = \"1m\"\nfirst_byte_timeout = \"1m\"";
-            setup.blog_endpoints = vec![silent];
-            setup.blog_and_fake = true;
+            setup.blog_endpoints = vec![silent, upstream.address];
         })
         .await;
         // Two requests: each of the addresses is the first choice of one.
@@ -305,7 +305,7 @@ async fn an_address_that_swallows_packets_does_not_hold_up_requests() {
             let reply = world.ask(Ask::get(BLOG, "/")).await;
             assert_eq!(reply.status, 200, "{upstreams_of_http2}");
             let line = world.log.line_of(reply.request_id()).await;
-            assert_eq!(line["endpoint"], world.blog.address.to_string(), "{line}");
+            assert_eq!(line["endpoint"], upstream.address.to_string(), "{line}");
             assert_eq!(line["attempts"], 1, "{line}");
         }
         world.end().await;

@@ -74,8 +74,6 @@ pub(crate) struct Setup {
     pub(crate) orders_endpoints: Vec<SocketAddr>,
     /// Addresses of the `blog` upstream; empty: the fake one.
     pub(crate) blog_endpoints: Vec<SocketAddr>,
-    /// The fake `blog` upstream is one of the addresses, besides those given.
-    pub(crate) blog_and_fake: bool,
     /// Lines for `[upstreams.orders]`.
     pub(crate) orders: &'static str,
     /// Browser settings of `orders`: lines for the same table.
@@ -143,7 +141,6 @@ impl World {
             entities: published(&key, &other_key),
             orders_endpoints: Vec::new(),
             blog_endpoints: Vec::new(),
-            blog_and_fake: false,
             orders: "",
             browsers: "cors = \"open\"\nhsts = \"on\"",
             blog: "",
@@ -168,7 +165,7 @@ impl World {
         if setup.orders_endpoints.is_empty() {
             setup.orders_endpoints.push(orders.address);
         }
-        if setup.blog_endpoints.is_empty() || setup.blog_and_fake {
+        if setup.blog_endpoints.is_empty() {
             setup.blog_endpoints.push(blog.address);
         }
         let control = ControlPlane::start(std::mem::take(&mut setup.entities));
