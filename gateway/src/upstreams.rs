@@ -29,7 +29,7 @@ use http::HeaderValue;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
 
-pub(crate) use address::Address;
+pub(crate) use address::EndpointAddress;
 pub(crate) use budget::RetryBudget;
 pub(crate) use bulkhead::{Bulkhead, Busy, Permit};
 pub(crate) use cors::{AllowedOrigin, Cors, Hsts, Origin};

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 /// Where a server accepts connections.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Address {
+pub(crate) enum EndpointAddress {
     /// An IP address and a port.
     Tcp(SocketAddr),
     /// The file of a Unix socket.
     Unix(Arc<Path>),
 }
 
-impl Address {
+impl EndpointAddress {
     /// The IP address, if it has one.
     pub(crate) fn ip(&self) -> Option<IpAddr> {
         match self {
@@ -29,7 +29,7 @@ impl Address {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for EndpointAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => address.fmt(f),
@@ -38,7 +38,7 @@ impl fmt::Display for Address {
     }
 }
 
-impl From<SocketAddr> for Address {
+impl From<SocketAddr> for EndpointAddress {
     fn from(address: SocketAddr) -> Self {
         Self::Tcp(address)
     }

@@ -18,7 +18,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::race::race;
 use super::tls::{self, Tls};
-use super::{Address, Endpoint, Transport, Upstream};
+use super::{Endpoint, EndpointAddress, Transport, Upstream};
 
 /// A connection, with TLS or without.
 #[derive(Debug)]
@@ -149,8 +149,8 @@ async fn encrypt(
 
 async fn open(endpoint: &Endpoint) -> Result<Stream, DialError> {
     let address = match &endpoint.address {
-        Address::Tcp(address) => *address,
-        Address::Unix(path) => return UnixStream::connect(path).await.map(Stream::Unix).map_err(of_socket),
+        EndpointAddress::Tcp(address) => *address,
+        EndpointAddress::Unix(path) => return UnixStream::connect(path).await.map(Stream::Unix).map_err(of_socket),
     };
     let stream = TcpStream::connect(address).await?;
     // Heads and bodies are written in large pieces, so Nagle's algorithm would only delay them.

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use super::dial::{DialFailure, dial};
 use super::idle::Idle;
 use super::sessions::Sessions;
-use super::{Address, ConnectionLimits, DialError, HealthCheck, HostPort, UpstreamSettings};
+use super::{ConnectionLimits, DialError, EndpointAddress, HealthCheck, HostPort, UpstreamSettings};
 use chassis::names;
 
 /// How long a failed address gets no requests.
@@ -34,7 +34,7 @@ const ADDRESSES_PER_NAME_MAX: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     /// The address.
-    pub address: Address,
+    pub address: EndpointAddress,
     /// The name it was found under, if its certificate must cover that name.
     pub name: Option<Arc<str>>,
     /// When and why the last failed connection failed.
@@ -59,7 +59,7 @@ pub(crate) struct Endpoint {
 
 impl Endpoint {
     pub(super) fn new(
-        address: Address,
+        address: EndpointAddress,
         name: Option<Arc<str>>,
         connections: ConnectionLimits,
         idle: Arc<Semaphore>,
@@ -173,7 +173,7 @@ pub(crate) struct Endpoints {
 }
 
 /// An address, and the name it was found under if certificates must cover it.
-type Found = (Address, Option<Arc<str>>);
+type Found = (EndpointAddress, Option<Arc<str>>);
 
 impl Endpoints {
     pub(super) fn new(
@@ -261,7 +261,7 @@ impl Endpoints {
     }
 
     /// The address for the next attempt, not `tried` if there is another. `None` only if there is no address.
-    pub(crate) fn choose(&self, tried: Option<&Address>, now: Duration) -> Option<Arc<Endpoint>> {
+    pub(crate) fn choose(&self, tried: Option<&EndpointAddress>, now: Duration) -> Option<Arc<Endpoint>> {
         let start = self.next.fetch_add(1, Ordering::Relaxed);
         let all = self.all.load();
         let rotation = || (0..all.len()).filter_map(|step| all.get((start.wrapping_add(step)) % all.len()));
@@ -331,8 +331,8 @@ mod tests {
         Endpoints::new(configured, connections, Arc::new(Semaphore::new(1)), false)
     }
 
-    fn address(text: &str) -> Address {
-        Address::Tcp(text.parse().unwrap())
+    fn address(text: &str) -> EndpointAddress {
+        EndpointAddress::Tcp(text.parse().unwrap())
     }
 
     #[tokio::test]

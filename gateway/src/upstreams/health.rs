@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::{Address, DialError, Endpoint, Stream, Transport, UpstreamSettings, dial};
+use super::{DialError, Endpoint, EndpointAddress, Stream, Transport, UpstreamSettings, dial};
 
 /// The start of a status line: `HTTP/1.1 200`.
 const STATUS_BYTES: usize = 12;
@@ -79,8 +79,10 @@ impl HealthCheck {
             return host.to_owned();
         }
         match &endpoint.address {
-            Address::Tcp(address) => SocketAddr::new(address.ip(), self.port.unwrap_or(address.port())).to_string(),
-            Address::Unix(_) => "localhost".to_owned(),
+            EndpointAddress::Tcp(address) => {
+                SocketAddr::new(address.ip(), self.port.unwrap_or(address.port())).to_string()
+            }
+            EndpointAddress::Unix(_) => "localhost".to_owned(),
         }
     }
 

@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::str::FromStr;
 
-use super::Address;
+use super::EndpointAddress;
 
 /// Address or name, and port: `127.0.0.1:7001` or `orders-service:7001`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HostPort {
     /// An address.
-    Address(Address),
+    Address(EndpointAddress),
     /// A name and a port; the name is looked up.
     Name(String, u16),
 }
@@ -18,7 +18,7 @@ pub(crate) enum HostPort {
 impl HostPort {
     /// Whether it is a Unix socket.
     pub(crate) fn is_socket(&self) -> bool {
-        matches!(self, Self::Address(Address::Unix(_)))
+        matches!(self, Self::Address(EndpointAddress::Unix(_)))
     }
 
     /// Whether it is on this machine.
@@ -86,10 +86,10 @@ impl EndpointUrl {
     /// A Unix socket, without a directory.
     pub(crate) fn within(self, sockets: Option<&Path>) -> Result<HostPort, &'static str> {
         match (self.host_port, sockets) {
-            (HostPort::Address(Address::Unix(name)), Some(directory)) => {
-                Ok(HostPort::Address(Address::Unix(directory.join(name).into())))
+            (HostPort::Address(EndpointAddress::Unix(name)), Some(directory)) => {
+                Ok(HostPort::Address(EndpointAddress::Unix(directory.join(name).into())))
             }
-            (HostPort::Address(Address::Unix(_)), None) => {
+            (HostPort::Address(EndpointAddress::Unix(_)), None) => {
                 Err("set sockets_directory: the directory of the Unix sockets of upstreams")
             }
             (other, _) => Ok(other),
@@ -103,7 +103,7 @@ impl EndpointUrl {
         if !is_name || name.starts_with('.') {
             return Err("use the name of a file in sockets_directory, without a path: unix:shop.sock".to_owned());
         }
-        Ok(Self { scheme, host_port: HostPort::Address(Address::Unix(Path::new(name).into())) })
+        Ok(Self { scheme, host_port: HostPort::Address(EndpointAddress::Unix(Path::new(name).into())) })
     }
 }
 
