@@ -133,7 +133,7 @@ impl std::str::FromStr for UpstreamArgument {
 pub struct UpstreamSetting {
     /// The upstream's name.
     pub name: UpstreamName,
-    /// Name of the setting; of one in a table below, with the table: `tls.server_name`.
+    /// Name of the setting. That of a setting in a table below begins with the table's name and a dot.
     pub setting: String,
     /// Value in TOML; `None` removes the setting.
     pub value: Option<String>,
@@ -181,13 +181,15 @@ mod tests {
             ("echo.pass_headers=[\"Via\"]", "pass_headers", "[\"Via\"]"),
             ("echo.shared_connections=true", "shared_connections", "true"),
             ("echo.cors=open", "cors", "\"open\""),
-            ("echo.tls.ca_certificate_file=ca.pem", "tls.ca_certificate_file", "\"ca.pem\""),
-            ("echo.tls.http2=false", "tls.http2", "false"),
             ("echo.a=b\nc = 1", "a", "\"\"\"\nb\nc = 1\"\"\""),
         ] {
             assert_eq!(read(text), Ok((setting.to_owned(), Some(value.to_owned()))), "{text}");
         }
         assert_eq!(read("echo.cors="), Ok(("cors".to_owned(), None)));
+        for name in ["ca_certificate_file", "http2"] {
+            let in_table = (format!("tls.{name}"), Some("\"x\"".to_owned()));
+            assert_eq!(read(&format!("echo.tls.{name}=x")), Ok(in_table));
+        }
         for wrong in [
             "echo",
             "echo=1",
