@@ -105,7 +105,9 @@ async fn status(State(view): State<View>) -> Json<Value> {
                 "insecure": upstream.settings.transport.is_insecure(),
                 "failing_because": upstream.endpoints.failing_because(),
                 "failing_for_seconds": upstream.endpoints.failing_for(now).map(|time| time.as_secs()),
+                "tried_seconds_ago": upstream.endpoints.tried().map(|time| time.as_secs()),
                 "in_flight": upstream.in_flight(),
+                "websockets": upstream.websockets(),
             })
         })
         .collect();

@@ -75,10 +75,8 @@ pub struct Config {
     pub(crate) overload: OverloadConfig,
     /// Worker threads of the data plane.
     pub(crate) threads: usize,
-    /// After the shutdown is announced: how long to keep accepting while not ready.
-    pub(crate) lame_duck: Duration,
-    /// How long requests in progress may then take.
-    pub(crate) drain: Duration,
+    /// How long the parts of a shutdown take.
+    pub(crate) drain: DrainTimes,
     /// The format of log lines.
     pub log_format: Format,
     /// The log filter.
@@ -142,12 +140,11 @@ impl Config {
         let feed = Peer::read(&follow, "http://127.0.0.1:7003");
         let serve_before_registered = follow.flag("serve_before_registered", false);
         let quota = quota::read(&root.section("quota"));
-        let upstreams = upstream::read_all(&root.section("upstreams"));
+        let sockets = root.path("sockets_directory");
+        let upstreams = upstream::read_all(&root.section("upstreams"), sockets.as_ref().and_then(Option::as_deref));
+        let upstreams = sockets.and(upstreams);
         let overload = overload::read(&root.section("overload"));
-        let drain = root.section("drain");
-        let seconds = |seconds| Duration::from_secs(seconds);
-        let lame_duck = drain.duration("lame_duck", seconds(5), seconds(0)..=seconds(300));
-        let drain_requests = drain.duration("requests", seconds(25), seconds(1)..=seconds(3_600));
+        let drain = drain_times(&root.section("drain"));
         let log = root.section("log");
         let log_format = log.value("format", Format::Json);
         let log_filter = log.value("filter", "info,pingora_core=warn,pingora_proxy=warn".to_owned());
@@ -176,8 +173,7 @@ impl Config {
             upstreams: upstreams?,
             overload: overload?,
             threads: threads?.and_then(|threads| usize::try_from(threads).ok()).unwrap_or(cores),
-            lame_duck: lame_duck?,
-            drain: drain_requests?,
+            drain: drain?,
             log_format: log_format?,
             log_filter: log_filter?,
             tracing: tracing?,
@@ -185,6 +181,25 @@ impl Config {
             effective: EffectiveSettings::default(),
         })
     }
+}
+
+/// How long each part of a shutdown takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DrainTimes {
+    /// The gateway is not ready, and still accepts connections.
+    pub(crate) lame_duck: Duration,
+    /// The longest time for requests in progress after that.
+    pub(crate) requests: Duration,
+    /// WebSockets get a Close frame this long after the lame duck.
+    pub(crate) websockets: Duration,
+}
+
+fn drain_times(section: &Section<'_>) -> Option<DrainTimes> {
+    let seconds = Duration::from_secs;
+    let lame_duck = section.duration("lame_duck", seconds(5), seconds(0)..=seconds(300));
+    let requests = section.duration("requests", seconds(25), seconds(1)..=seconds(3_600));
+    let websockets = section.duration("websockets", seconds(5), seconds(0)..=seconds(3_600));
+    Some(DrainTimes { lame_duck: lame_duck?, requests: requests?, websockets: websockets? })
 }
 
 /// How long the connections of a listener or an upstream are used.

@@ -183,8 +183,10 @@ pub(crate) struct ConnectionFacts {
     pub client_request_id: Option<String>,
     /// The request asks for a WebSocket and may have one.
     pub upgrade: bool,
-    /// The request is a gRPC call.
+    /// The request is a gRPC call, also a translated one of gRPC-Web.
     pub is_grpc: bool,
+    /// It is a call of gRPC-Web. Its refusals are ordinary responses.
+    pub is_grpc_web: bool,
     /// The gRPC status in the response.
     pub grpc_status: Option<u16>,
     /// Bytes of the request body so far.

@@ -59,7 +59,8 @@ impl Gateway {
             facts.refused = Some(refusal.rejection);
         }
         // A gRPC client reads gRPC statuses and no body.
-        if let (Answer::Refuse(refusal), true) = (&answer, facts.connection.is_grpc) {
+        let reads_grpc = facts.connection.is_grpc && !facts.connection.is_grpc_web;
+        if let (Answer::Refuse(refusal), true) = (&answer, reads_grpc) {
             let (status, code) = refusal.write_grpc(out)?;
             facts.connection.grpc_status = Some(code);
             add_fields(facts, connection.is_tls(), PresentFields::default(), out)?;

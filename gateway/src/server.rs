@@ -107,7 +107,7 @@ pub async fn start(
     let exporter = exporter.map(|exporter| exporter.start(&tasks, &chores_end));
     let task = tokio::spawn(async move {
         let listeners = data_plane.ends_in_order(&shutdown).await;
-        let drained = data_plane.drain(&live, &telemetry, config.lame_duck, config.drain).await;
+        let drained = data_plane.drain(&live, &telemetry, config.drain).await;
         serving_end.begin();
         let (_, ()) = tokio::join!(follower_task, quota.hand_back_all());
         for task in background {

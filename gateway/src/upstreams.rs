@@ -1,5 +1,6 @@
 //! The upstreams: named backends of the configuration, with their endpoints, routes, connections and limits.
 
+mod address;
 mod cors;
 mod budget;
 mod bulkhead;
@@ -10,35 +11,36 @@ mod health;
 mod idle;
 mod host_port;
 mod pool;
+mod race;
 mod route;
 mod sessions;
 mod tls;
 mod transport;
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use chassis::shutdown::Shutdown;
 use chassis::supervise::Supervisor;
-use contract::project::{ProjectUid, UpstreamName};
+use contract::project::UpstreamName;
 use http::HeaderValue;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
 
+pub(crate) use address::EndpointAddress;
 pub(crate) use budget::RetryBudget;
-use bulkhead::Bulkhead;
-pub(crate) use bulkhead::{Busy, Permit};
+pub(crate) use bulkhead::{Bulkhead, Busy, Permit};
 pub(crate) use cors::{AllowedOrigin, Cors, Hsts, Origin};
-pub(crate) use dial::{DialError, DialFailure, Stream, dial};
+pub(crate) use dial::{DialError, DialFailure, Stream, dial, dial_any};
 pub(crate) use endpoint::{Endpoint, Endpoints};
 pub(crate) use error_page::ErrorPage;
 pub(crate) use health::{HealthCheck, Question};
 pub(crate) use host_port::{EndpointUrl, HostPort, Scheme};
 pub(crate) use idle::announces_body;
-pub(crate) use pool::{ConnectionLimits, Lifetime, PoolKey, Requirements, Tenant};
+pub(crate) use pool::{ConnectionLimits, Requirements, Lifetime, Tenant, PoolKey};
+pub(crate) use race::race;
 pub(crate) use route::{Route, RouteError, RouteTable};
 pub(crate) use sessions::Lease;
 pub(crate) use tls::{Tls, TlsSettings, reason as tls_reason};
@@ -76,7 +78,7 @@ contract::words! {
 pub(crate) struct UpstreamSettings {
     /// Its name.
     pub name: UpstreamName,
-    /// Its addresses or names with ports, at least one.
+    /// Its addresses, Unix sockets, or names with ports, at least one.
     pub endpoints: Vec<HostPort>,
     /// The protocol.
     pub transport: Transport,
@@ -92,11 +94,15 @@ pub(crate) struct UpstreamSettings {
     /// Requests in progress at once, 1 to a million; further ones are refused with 503 `overloaded`. One project gets
     /// at most seven eighths of them, and one visitor of its site three quarters of those.
     pub in_flight_max: u32,
+    /// The limits of its WebSockets.
+    pub websockets: WebSocketLimits,
     /// How long its connections are used.
     pub connections: ConnectionLimits,
     /// Whether requests of several tenants may share a connection: only for upstreams that never send bytes after a
     /// complete response.
     pub shared_connections: bool,
+    /// Calls of gRPC-Web are translated to gRPC.
+    pub grpc_web: bool,
     /// The largest request body in bytes, for routes without a limit.
     pub body_bytes_max: u64,
     /// Health checks of its addresses; `None`: only requests find failures.
@@ -117,6 +123,16 @@ pub(crate) struct UpstreamSettings {
     pub error_page: Option<ErrorPage>,
 }
 
+/// The limits of the WebSockets of an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WebSocketLimits {
+    /// How many are open at once, 1 to a million. Projects and visitors have shares as of `in_flight_max`, in which
+    /// WebSockets are not counted.
+    pub max: u32,
+    /// One without a byte in either direction for this long is ended.
+    pub idle_timeout: Duration,
+}
+
 /// One backend in use.
 #[derive(Debug)]
 pub(crate) struct Upstream {
@@ -129,25 +145,28 @@ pub(crate) struct Upstream {
     /// The budget of retries.
     pub retries: RetryBudget,
     bulkhead: Arc<Bulkhead>,
+    websockets: Arc<Bulkhead>,
 }
 
 impl Upstream {
     fn new(settings: UpstreamSettings, idle: Arc<Semaphore>) -> Self {
         settings.transport.warn_if_insecure(&settings.name);
         let by_name = settings.transport.tls().is_some();
+        let bulkhead = Bulkhead::new(settings.in_flight_max);
+        let websockets = Arc::new(bulkhead.beside(settings.websockets.max));
         Self {
             endpoints: Endpoints::new(&settings.endpoints, settings.connections, idle, by_name),
             routes: RouteTable::new(settings.routes.clone()),
             retries: RetryBudget::default(),
-            bulkhead: Arc::new(Bulkhead::new(settings.in_flight_max)),
+            bulkhead: Arc::new(bulkhead),
+            websockets,
             settings,
         }
     }
 
-    /// Acquires a permit for a request that this project pays for, sent by this visitor. The platform's own hosts have
-    /// no project, and a caller with a key does not count as a visitor.
-    pub(crate) fn acquire(&self, project: Option<&ProjectUid>, visitor: Option<IpAddr>) -> Result<Permit, Busy> {
-        self.bulkhead.acquire(project, visitor)
+    /// The permits of its requests, or of its WebSockets.
+    pub(crate) fn permits(&self, is_websocket: bool) -> &Arc<Bulkhead> {
+        if is_websocket { &self.websockets } else { &self.bulkhead }
     }
 
     /// The tenant whose connections a request with this permit may use.
@@ -171,6 +190,11 @@ impl Upstream {
     /// Requests in progress.
     pub(crate) fn in_flight(&self) -> u32 {
         self.bulkhead.taken()
+    }
+
+    /// Open WebSockets, including those whose handshake is in progress.
+    pub(crate) fn websockets(&self) -> u32 {
+        self.websockets.taken()
     }
 }
 
@@ -329,8 +353,10 @@ mod tests {
             first_byte_timeout: Duration::from_secs(1),
             total_timeout: None,
             in_flight_max: 1,
+            websockets: WebSocketLimits { max: 1, idle_timeout: Duration::from_secs(1) },
             connections: ConnectionLimits { age: Duration::from_secs(1), requests: 1 },
             shared_connections: false,
+            grpc_web: false,
             body_bytes_max: 1,
             health: None,
             identity: IdentityForm::None,

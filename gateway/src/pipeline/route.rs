@@ -51,12 +51,17 @@ impl Pipeline {
         };
         // WebSocket is only for public sites: an upgraded connection of an API would cost one unit for any duration.
         facts.connection.upgrade = request.wants_upgrade && facts.surface == Surface::Site;
+        if request.is_tunnel && !facts.connection.upgrade {
+            let allow = upstream.routes.methods(request.path).unwrap_or_default();
+            return Err(Refusal::new(Rejection::MethodNotAllowed).with("Allow", &allow).into());
+        }
         // The permit is charged to the paying project: on the platform's own hosts, which all projects share, that is
         // the key's project. Without a key it is the site's project, and its visitor. The project's identity counts, so
         // that a later project with the same name is not affected.
         let payer = facts.caller.payer.as_ref().or(facts.project.as_ref()).map(|project| project.uid.clone());
         let visitor = facts.caller.key.is_none().then_some(request.client);
-        let permit = upstream.acquire(payer.as_ref(), visitor).map_err(|busy| match busy {
+        let permits = upstream.permits(facts.connection.upgrade);
+        let permit = permits.acquire(payer.as_ref(), visitor).map_err(|busy| match busy {
             Busy::Upstream => Refusal::new(Rejection::Overloaded),
             Busy::Project => Refusal::new(Rejection::TooManyInProgress).retry_after(1),
             Busy::Visitor => {

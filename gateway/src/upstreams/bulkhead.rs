@@ -30,7 +30,7 @@ const COUNTS: usize = 4_096;
 
 /// The permits of one upstream.
 #[derive(Debug)]
-pub(super) struct Bulkhead {
+pub(crate) struct Bulkhead {
     all: u32,
     taken: AtomicU32,
     counts: Box<[AtomicU32]>,
@@ -64,9 +64,14 @@ impl Bulkhead {
         Self { all, taken: AtomicU32::new(0), counts, secret: RandomState::new() }
     }
 
+    /// Permits beside these, with the same tenants.
+    pub(super) fn beside(&self, all: u32) -> Self {
+        Self { secret: self.secret.clone(), ..Self::new(all) }
+    }
+
     /// Acquires a permit for a request that this project pays for, sent by this visitor; `None` for a request without a
-    /// project or with a key.
-    pub(super) fn acquire(
+    /// project (on the platform's own hosts), or with a key.
+    pub(crate) fn acquire(
         self: &Arc<Self>,
         project: Option<&ProjectUid>,
         visitor: Option<IpAddr>,

@@ -2,27 +2,31 @@
 
 use std::borrow::Cow;
 use std::io;
-use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use pingora::ErrorType;
 use rustls::pki_types::ServerName;
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::race::race;
 use super::tls::{self, Tls};
-use super::{Endpoint, Transport};
+use super::{Endpoint, EndpointAddress, Transport, Upstream};
 
 /// A connection, with TLS or without.
 #[derive(Debug)]
 pub(crate) enum Stream {
     /// Clear text.
     Plain(TcpStream),
+    /// A Unix socket.
+    Unix(UnixStream),
     /// Encrypted, to an authenticated upstream.
     Tls(Box<TlsStream<TcpStream>>),
 }
@@ -92,29 +96,76 @@ pub(crate) async fn dial(
     http2: bool,
     connect_timeout: Duration,
 ) -> Result<Stream, DialError> {
-    let late = |_| DialError { kind: DialFailure::TimedOut, reason: None };
-    // Only the TLS handshake is boxed: most connections are without TLS.
-    match transport {
-        Transport::Plain | Transport::PlainHttp2 => {
-            timeout(connect_timeout, connect(endpoint)).await.map_err(late)?.map(Stream::Plain)
-        }
-        Transport::Tls(tls) => {
-            let until = Instant::now() + connect_timeout;
-            let name = tls.settings.server_name.clone().map_or_else(|| name_of(endpoint), Ok)?;
-            let stream = timeout_at(until, connect(endpoint)).await.map_err(late)??;
-            let silent = |_| {
-                DialError::because(DialFailure::TimedOut, "the TLS handshake timed out: does the upstream speak TLS?")
-            };
-            timeout_at(until, Box::pin(secure(tls, name, stream, http2))).await.map_err(silent)?
-        }
-    }
+    let until = Instant::now() + connect_timeout;
+    let stream = connect(endpoint, until).await?;
+    encrypt(transport, endpoint, stream, http2, until).await
 }
 
-async fn connect(endpoint: &Endpoint) -> Result<TcpStream, DialError> {
-    let stream = TcpStream::connect(endpoint.address).await?;
+/// Connects to one of the addresses of an upstream, first to this one; then as [`dial`] does. Returns the address too if
+/// it is another one. `now` is the monotonic time.
+pub(crate) async fn dial_any(
+    upstream: &Upstream,
+    first: &Arc<Endpoint>,
+    http2: bool,
+    now: Duration,
+) -> Result<(Stream, Option<Arc<Endpoint>>), DialError> {
+    let until = Instant::now() + upstream.settings.connect_timeout;
+    // The TLS handshake is no part of the race: a busy upstream would have to do it twice.
+    let connecting = |endpoint: Arc<Endpoint>| async move { connect(&endpoint, until).await };
+    let (stream, other) = race(&upstream.endpoints, first, now, connecting).await?;
+    let endpoint = other.as_ref().unwrap_or(first);
+    let encrypted = encrypt(&upstream.settings.transport, endpoint, stream, http2, until).await;
+    if let (Err(error), Some(other)) = (&encrypted, &other) {
+        other.record_failure(error);
+        other.failed(now);
+    }
+    Ok((encrypted?, other))
+}
+
+async fn connect(endpoint: &Endpoint, until: Instant) -> Result<Stream, DialError> {
+    let late = |_| DialError { kind: DialFailure::TimedOut, reason: None };
+    timeout_at(until, open(endpoint)).await.map_err(late)?
+}
+
+/// Does the TLS handshake, if one is configured.
+async fn encrypt(
+    transport: &Transport,
+    endpoint: &Endpoint,
+    stream: Stream,
+    http2: bool,
+    until: Instant,
+) -> Result<Stream, DialError> {
+    let (tls, stream) = match (transport, stream) {
+        (Transport::Tls(tls), Stream::Plain(stream)) => (tls, stream),
+        // The settings allow no TLS over Unix sockets.
+        (_, stream) => return Ok(stream),
+    };
+    let name = tls.settings.server_name.clone().map_or_else(|| name_of(endpoint), Ok)?;
+    let silent =
+        |_| DialError::because(DialFailure::TimedOut, "the TLS handshake timed out: does the upstream speak TLS?");
+    // Boxed, because most connections are without TLS.
+    timeout_at(until, Box::pin(secure(tls, name, stream, http2))).await.map_err(silent)?
+}
+
+async fn open(endpoint: &Endpoint) -> Result<Stream, DialError> {
+    let address = match &endpoint.address {
+        EndpointAddress::Tcp(address) => *address,
+        EndpointAddress::Unix(path) => return UnixStream::connect(path).await.map(Stream::Unix).map_err(of_socket),
+    };
+    let stream = TcpStream::connect(address).await?;
     // Heads and bodies are written in large pieces, so Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
-    Ok(stream)
+    Ok(Stream::Plain(stream))
+}
+
+/// The failure of a connection to a Unix socket.
+fn of_socket(error: io::Error) -> DialError {
+    let reason = match error.kind() {
+        io::ErrorKind::NotFound => "the socket does not exist: does the service run?",
+        io::ErrorKind::PermissionDenied => "the gateway's user may not write to the socket, or not enter its directory",
+        _ => return error.into(),
+    };
+    DialError::because(DialFailure::Refused, reason)
 }
 
 async fn secure(tls: &Tls, name: ServerName<'static>, stream: TcpStream, http2: bool) -> Result<Stream, DialError> {
@@ -128,11 +179,12 @@ async fn secure(tls: &Tls, name: ServerName<'static>, stream: TcpStream, http2: 
 
 /// The configured name or address of an endpoint.
 fn name_of(endpoint: &Endpoint) -> Result<ServerName<'static>, DialError> {
-    let Some(name) = endpoint.name.as_deref() else {
-        return Ok(ServerName::from(IpAddr::to_canonical(&endpoint.address.ip())));
-    };
-    ServerName::try_from(name.to_owned())
-        .map_err(|_| DialError::because(DialFailure::Tls, "its name cannot be in a certificate: set tls.server_name"))
+    let unnamed = || DialError::because(DialFailure::Tls, "its name cannot be in a certificate: set tls.server_name");
+    match (endpoint.name.as_deref(), endpoint.address.ip()) {
+        (Some(name), _) => ServerName::try_from(name.to_owned()).map_err(|_| unnamed()),
+        (None, Some(ip)) => Ok(ServerName::from(ip.to_canonical())),
+        (None, None) => Err(unnamed()),
+    }
 }
 
 impl Stream {
@@ -147,17 +199,18 @@ impl Stream {
     }
 
     /// The socket.
-    pub(super) fn socket(&self) -> &TcpStream {
+    pub(super) fn socket(&self) -> SockRef<'_> {
         match self {
-            Self::Plain(stream) => stream,
-            Self::Tls(stream) => stream.get_ref().0,
+            Self::Plain(stream) => SockRef::from(stream),
+            Self::Unix(stream) => SockRef::from(stream),
+            Self::Tls(stream) => SockRef::from(stream.get_ref().0),
         }
     }
 
     /// Whether no decrypted bytes are unread.
     pub(crate) fn is_read(&mut self) -> bool {
         match self {
-            Self::Plain(_) => true,
+            Self::Plain(_) | Self::Unix(_) => true,
             Self::Tls(stream) => {
                 let session = stream.get_mut().1;
                 session
@@ -172,6 +225,7 @@ impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_read(cx, into),
+            Self::Unix(stream) => Pin::new(stream).poll_read(cx, into),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_read(cx, into),
         }
     }
@@ -181,13 +235,14 @@ impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_write(cx, bytes),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Plain(_) => Poll::Ready(Ok(())),
+            Self::Plain(_) | Self::Unix(_) => Poll::Ready(Ok(())),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(cx),
         }
     }
@@ -195,6 +250,7 @@ impl AsyncWrite for Stream {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_shutdown(cx),
         }
     }
@@ -202,6 +258,7 @@ impl AsyncWrite for Stream {
     fn is_write_vectored(&self) -> bool {
         match self {
             Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Unix(stream) => stream.is_write_vectored(),
             Self::Tls(stream) => stream.is_write_vectored(),
         }
     }
@@ -213,6 +270,7 @@ impl AsyncWrite for Stream {
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
+            Self::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_write_vectored(cx, pieces),
         }
     }

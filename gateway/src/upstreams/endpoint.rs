@@ -8,7 +8,6 @@
 //! background, never while a request waits. If the resolver fails, the known addresses stay.
 
 use std::borrow::Cow;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -17,11 +16,12 @@ use arc_swap::ArcSwap;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use super::dial::{DialFailure, dial};
 use super::idle::Idle;
 use super::sessions::Sessions;
-use super::{ConnectionLimits, DialError, HealthCheck, HostPort, UpstreamSettings};
+use super::{ConnectionLimits, DialError, EndpointAddress, HealthCheck, HostPort, UpstreamSettings};
 use chassis::names;
 
 /// How long a failed address gets no requests.
@@ -34,11 +34,11 @@ const ADDRESSES_PER_NAME_MAX: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     /// The address.
-    pub address: SocketAddr,
+    pub address: EndpointAddress,
     /// The name it was found under, if its certificate must cover that name.
     pub name: Option<Arc<str>>,
-    /// Why the last connection failed.
-    failure: Mutex<Option<DialError>>,
+    /// When and why the last failed connection failed.
+    failure: Mutex<Option<(Instant, DialError)>>,
     /// The address as text, for the log.
     text: String,
     /// Monotonic milliseconds until which it gets no requests; 0: it is up.
@@ -59,16 +59,16 @@ pub(crate) struct Endpoint {
 
 impl Endpoint {
     pub(super) fn new(
-        address: SocketAddr,
+        address: EndpointAddress,
         name: Option<Arc<str>>,
         connections: ConnectionLimits,
         idle: Arc<Semaphore>,
     ) -> Self {
         Self {
+            text: address.to_string(),
             address,
             name,
             failure: Mutex::default(),
-            text: address.to_string(),
             down_until: AtomicU64::new(0),
             failing_since: AtomicU64::new(0),
             is_out: AtomicBool::new(false),
@@ -92,7 +92,7 @@ impl Endpoint {
     }
 
     fn found(&self) -> Found {
-        (self.address, self.name.clone())
+        (self.address.clone(), self.name.clone())
     }
 
     /// The address as text.
@@ -102,7 +102,7 @@ impl Endpoint {
 
     /// Records why a connection failed.
     pub(crate) fn record_failure(&self, error: &DialError) {
-        *self.failure.lock() = Some(error.clone());
+        *self.failure.lock() = Some((Instant::now(), error.clone()));
     }
 
     /// Records a failed connection.
@@ -133,7 +133,13 @@ impl Endpoint {
         if !self.is_failing() {
             return None;
         }
-        self.failure.lock().as_ref()?.reason.clone()
+        self.failure.lock().as_ref()?.1.reason.clone()
+    }
+
+    /// How long ago it was last tried in vain, if it fails.
+    fn tried(&self) -> Option<Duration> {
+        let failure = self.failure.lock();
+        failure.as_ref().filter(|_| self.is_failing()).map(|(tried, _)| tried.elapsed())
     }
 
     fn is_failing(&self) -> bool {
@@ -143,7 +149,7 @@ impl Endpoint {
     /// Whether a successful connection shows that the address works again; not if it accepts connections but breaks
     /// HTTP/2.
     fn is_probed(&self) -> bool {
-        let takes_connections = |failure: &DialError| failure.kind == DialFailure::Protocol;
+        let takes_connections = |(_, failure): &(Instant, DialError)| failure.kind == DialFailure::Protocol;
         self.is_failing() && !self.failure.lock().as_ref().is_some_and(takes_connections)
     }
 
@@ -167,7 +173,7 @@ pub(crate) struct Endpoints {
 }
 
 /// An address, and the name it was found under if certificates must cover it.
-type Found = (SocketAddr, Option<Arc<str>>);
+type Found = (EndpointAddress, Option<Arc<str>>);
 
 impl Endpoints {
     pub(super) fn new(
@@ -177,7 +183,9 @@ impl Endpoints {
         by_name: bool,
     ) -> Self {
         let addresses = configured.iter().filter_map(|one| match one {
-            HostPort::Address(address) => Some(Arc::new(Endpoint::new(*address, None, connections, idle.clone()))),
+            HostPort::Address(address) => {
+                Some(Arc::new(Endpoint::new(address.clone(), None, connections, idle.clone())))
+            }
             HostPort::Name(..) => None,
         });
         let all = ArcSwap::from_pointee(addresses.collect());
@@ -193,11 +201,11 @@ impl Endpoints {
     pub(crate) async fn look_up(&self) {
         let before = self.all.load_full();
         let looking = self.configured.iter().map(async |one| match one {
-            HostPort::Address(address) => vec![(*address, None)],
+            HostPort::Address(address) => vec![(address.clone(), None)],
             HostPort::Name(name, port) => match names::look_up(name, *port).await {
                 Ok(found) => {
                     let known: Option<Arc<str>> = self.by_name.then(|| name.as_str().into());
-                    found.take(ADDRESSES_PER_NAME_MAX).map(|address| (address, known.clone())).collect()
+                    found.take(ADDRESSES_PER_NAME_MAX).map(|address| (address.into(), known.clone())).collect()
                 }
                 Err(error) => {
                     let reason = error.to_string();
@@ -253,14 +261,25 @@ impl Endpoints {
     }
 
     /// The address for the next attempt, not `tried` if there is another. `None` only if there is no address.
-    pub(crate) fn choose(&self, tried: Option<SocketAddr>, now: Duration) -> Option<Arc<Endpoint>> {
+    pub(crate) fn choose(&self, tried: Option<&EndpointAddress>, now: Duration) -> Option<Arc<Endpoint>> {
         let start = self.next.fetch_add(1, Ordering::Relaxed);
         let all = self.all.load();
         let rotation = || (0..all.len()).filter_map(|step| all.get((start.wrapping_add(step)) % all.len()));
         rotation()
-            .find(|endpoint| endpoint.is_up(now) && Some(endpoint.address) != tried)
+            .find(|endpoint| endpoint.is_up(now) && Some(&endpoint.address) != tried)
             .or_else(|| rotation().min_by_key(|endpoint| endpoint.down_until.load(Ordering::Relaxed)))
             .cloned()
+    }
+
+    /// Another address that gets requests; of the other family (IPv4 or IPv6) if there is one, because families often
+    /// fail as a whole.
+    pub(super) fn another(&self, than: &Endpoint, now: Duration) -> Option<Arc<Endpoint>> {
+        let start = self.next.load(Ordering::Relaxed);
+        let all = self.all.load();
+        let rotation = (0..all.len()).filter_map(|step| all.get((start.wrapping_add(step)) % all.len()));
+        let others = rotation.filter(|endpoint| endpoint.is_up(now) && endpoint.address != than.address);
+        let is_v4 = |endpoint: &Endpoint| endpoint.address.ip().map(|ip| ip.is_ipv4());
+        others.max_by_key(|endpoint| is_v4(endpoint) != is_v4(than)).cloned()
     }
 
     /// Number of addresses.
@@ -288,6 +307,11 @@ impl Endpoints {
         self.all.load().iter().find_map(|endpoint| endpoint.failing_because())
     }
 
+    /// How long ago a failing address was last tried.
+    pub(crate) fn tried(&self) -> Option<Duration> {
+        self.all.load().iter().filter_map(|endpoint| endpoint.tried()).min()
+    }
+
     /// For how long the first of the failing addresses has failed.
     pub(crate) fn failing_for(&self, now: Duration) -> Option<Duration> {
         self.all.load().iter().filter_map(|endpoint| endpoint.failing_for(now)).max()
@@ -307,6 +331,10 @@ mod tests {
         Endpoints::new(configured, connections, Arc::new(Semaphore::new(1)), false)
     }
 
+    fn address(text: &str) -> EndpointAddress {
+        EndpointAddress::Tcp(text.parse().unwrap())
+    }
+
     #[tokio::test]
     async fn a_name_stands_for_all_its_addresses_and_keeps_them_while_lookups_fail() {
         let endpoints = of(&["localhost:7001".parse().unwrap(), "127.0.0.9:1".parse().unwrap()]);
@@ -324,7 +352,7 @@ mod tests {
                 .load()
                 .iter()
                 .map(|endpoint| endpoint.found())
-                .chain([("127.0.0.8:1".parse().unwrap(), None)])
+                .chain([(address("127.0.0.8:1"), None)])
                 .collect(),
         );
         assert_eq!((endpoints.len(), endpoints.up(now)), (known + 1, known), "an address that stays keeps its state");
@@ -333,7 +361,7 @@ mod tests {
         let lost = of(&["no..such..name:7001".parse().unwrap()]);
         lost.look_up().await;
         assert!(lost.is_empty() && lost.choose(None, now).is_none());
-        lost.replace(vec![("127.0.0.1:7001".parse().unwrap(), None)]);
+        lost.replace(vec![(address("127.0.0.1:7001"), None)]);
         lost.look_up().await;
         assert_eq!(lost.len(), 1);
     }
@@ -351,7 +379,7 @@ mod tests {
         }
         let later = now + Duration::from_secs(1);
         let chosen: std::collections::HashSet<_> =
-            (0..4).map(|_| endpoints.choose(None, later).unwrap().address).collect();
+            (0..4).map(|_| endpoints.choose(None, later).unwrap().text().to_owned()).collect();
         assert_eq!(chosen.len(), 2);
     }
 
@@ -361,6 +389,6 @@ mod tests {
         let now = Duration::from_secs(10);
         let only = endpoints.choose(None, now).unwrap();
         only.failed(now);
-        assert!(endpoints.choose(Some(only.address), now).is_some());
+        assert!(endpoints.choose(Some(&only.address), now).is_some());
     }
 }

@@ -7,12 +7,13 @@
 
 mod multiplexed;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::{DialError, Endpoint, Stream, Transport, UpstreamSettings, dial};
+use super::{DialError, Endpoint, EndpointAddress, Stream, Transport, UpstreamSettings, dial};
 
 /// The start of a status line: `HTTP/1.1 200`.
 const STATUS_BYTES: usize = 12;
@@ -55,10 +56,8 @@ impl HealthCheck {
     /// Whether the check succeeds.
     async fn check(&self, endpoint: &Endpoint, settings: &UpstreamSettings) -> bool {
         let http2 = matches!(self.question, Question::Grpc(_));
-        let stream = match self.port {
-            Some(port) => {
-                TcpStream::connect((endpoint.address.ip(), port)).await.map(Stream::Plain).map_err(Into::into)
-            }
+        let stream = match self.port.and_then(|port| Some((endpoint.address.ip()?, port))) {
+            Some(place) => TcpStream::connect(place).await.map(Stream::Plain).map_err(Into::into),
             None => dial(&settings.transport, endpoint, http2, self.timeout).await,
         };
         let stream = match stream {
@@ -76,10 +75,15 @@ impl HealthCheck {
 
     /// The host of the request.
     fn host(&self, endpoint: &Endpoint, settings: &UpstreamSettings) -> String {
-        let mut address = endpoint.address;
-        address.set_port(self.port.unwrap_or(address.port()));
-        let host = settings.host.as_ref().and_then(|host| host.to_str().ok());
-        host.map_or_else(|| address.to_string(), str::to_owned)
+        if let Some(host) = settings.host.as_ref().and_then(|host| host.to_str().ok()) {
+            return host.to_owned();
+        }
+        match &endpoint.address {
+            EndpointAddress::Tcp(address) => {
+                SocketAddr::new(address.ip(), self.port.unwrap_or(address.port())).to_string()
+            }
+            EndpointAddress::Unix(_) => "localhost".to_owned(),
+        }
     }
 
     fn unconnected(&self, endpoint: &Endpoint, error: &DialError) -> bool {
@@ -119,7 +123,8 @@ mod tests {
             rises: 2,
         };
         let connections = ConnectionLimits { age: Duration::from_secs(1), requests: 1 };
-        let endpoint = Endpoint::new(([127, 0, 0, 1], 1).into(), None, connections, Arc::new(Semaphore::new(1)));
+        let endpoint =
+            Endpoint::new(SocketAddr::from(([127, 0, 0, 1], 1)).into(), None, connections, Arc::new(Semaphore::new(1)));
         let now = Duration::from_secs(1);
         let answers = [false, false, true, false, false, false, true, false, true, true];
         let up = [true, true, true, true, true, false, false, false, false, true];

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use socket2::SockRef;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
@@ -47,7 +46,7 @@ impl Waiting {
     /// Makes the close a reset. A normal close keeps the local port in use for a minute, and with many tenants the
     /// ports would run out.
     fn close_with_reset(&self) {
-        let _ = SockRef::from(self.stream.socket()).set_linger(Some(Duration::ZERO));
+        let _ = self.stream.socket().set_linger(Some(Duration::ZERO));
     }
 }
 
@@ -125,7 +124,7 @@ impl Idle {
 /// Whether the connection has received nothing, not even its end. Unexpected bytes belong to no request. Asks the
 /// kernel, because the runtime's knowledge of the socket is older.
 fn is_quiet(stream: &Stream) -> bool {
-    let peeked = SockRef::from(stream.socket()).peek(&mut [MaybeUninit::uninit()]);
+    let peeked = stream.socket().peek(&mut [MaybeUninit::uninit()]);
     peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
 }
 
@@ -150,7 +149,11 @@ mod tests {
 
     /// The local address of the connection that this tenant gets, if any.
     fn take(idle: &Idle, tenant: Tenant) -> Option<std::net::SocketAddr> {
-        idle.take(&of(tenant), usize::MAX).map(|(stream, _)| stream.socket().local_addr().unwrap())
+        idle.take(&of(tenant), usize::MAX).map(|(stream, _)| local(&stream))
+    }
+
+    fn local(stream: &Stream) -> std::net::SocketAddr {
+        stream.socket().local_addr().unwrap().as_socket().unwrap()
     }
 
     /// Of a connection that was just opened.
@@ -173,7 +176,7 @@ mod tests {
         let permits = Arc::new(Semaphore::new(2));
         let (one, other, last) = (Idle::new(permits.clone()), Idle::new(permits.clone()), Idle::new(permits));
         let (_listener, [first, second, third, fourth]) = connected().await;
-        let kept = third.socket().local_addr().unwrap();
+        let kept = local(&third);
         one.keep(first, pool_key(TENANT), lifetime(), IDLE_MAX);
         other.keep(second, pool_key(TENANT), lifetime(), IDLE_MAX);
         other.keep(third, pool_key(TENANT), lifetime(), IDLE_MAX);
@@ -196,18 +199,13 @@ mod tests {
     async fn a_tenant_gets_its_own_connections_and_new_ones_replace_the_oldest() {
         let idle = Idle::new(Arc::new(Semaphore::new(10)));
         let (_listener, streams) = connected::<5>().await;
-        let [first, second, third, fourth, fifth] =
-            streams.each_ref().map(|stream| stream.socket().local_addr().unwrap());
+        let [first, second, third, fourth, fifth] = streams.each_ref().map(local);
         for (stream, tenant) in streams.into_iter().zip([TENANT, OTHER, TENANT, OTHER, OTHER]) {
             idle.keep(stream, pool_key(tenant), lifetime(), IDLE_MAX);
         }
         assert_eq!(take(&idle, TENANT), Some(third), "the one used last");
         assert!(idle.take(&of(Tenant(3)), 3).is_none());
-        assert_eq!(
-            idle.waiting.lock().front().unwrap().stream.socket().local_addr().unwrap(),
-            second,
-            "the first was closed"
-        );
+        assert_eq!(local(&idle.waiting.lock().front().unwrap().stream), second, "the first was closed");
         assert_eq!(take(&idle, OTHER), Some(fifth));
         assert_eq!([take(&idle, TENANT), take(&idle, OTHER), take(&idle, OTHER)], [None, Some(fourth), Some(second)]);
         assert_ne!(first, second);
@@ -219,7 +217,8 @@ mod tests {
         let (listener, [stream]) = connected().await;
         let (there, _) = listener.accept().await.unwrap();
         drop(there);
-        stream.socket().readable().await.unwrap();
+        let Stream::Plain(socket) = &stream else { panic!("{stream:?}") };
+        socket.readable().await.unwrap();
         idle.keep(stream, pool_key(TENANT), lifetime(), IDLE_MAX);
         assert!(take(&idle, TENANT).is_none());
     }

@@ -31,7 +31,7 @@ fn script(arguments: &[&str]) -> Command {
 }
 
 /// A third-party gRPC server, and its port. It ends with its input.
-async fn server() -> (Child, u16) {
+pub(crate) async fn server() -> (Child, u16) {
     let mut server = script(&["serve"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("Python");
     let mut line = String::new();
     within(BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut line)).await.unwrap();
