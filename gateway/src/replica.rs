@@ -17,6 +17,7 @@ mod hot;
 mod stream;
 pub mod fuzzing;
 mod unheard;
+mod unserved;
 mod validate;
 
 use std::path::Path;
@@ -39,6 +40,7 @@ use self::file::{File, Kind, Step};
 use self::hot::Hot;
 use self::unheard::Standing;
 pub(crate) use self::unheard::Unheard;
+use self::unserved::UnservedNames;
 pub(crate) use self::validate::Invalid;
 pub(crate) use self::validate::Unusable;
 use crate::damage;
@@ -123,6 +125,8 @@ pub(crate) struct Replica {
     /// Why the control plane's state is refused at present.
     refusal: Mutex<Option<Refused>>,
     standing: Standing,
+    /// Names of handshakes without a certificate, for the next report.
+    pub(crate) unserved: UnservedNames,
 }
 
 /// Below this number of hostnames, a snapshot may have less than half of them.
@@ -152,6 +156,7 @@ impl Replica {
             acceptance: watch::channel(Acceptance::None).0,
             refusal: Mutex::default(),
             standing,
+            unserved: UnservedNames::default(),
         })
     }
 
