@@ -5,6 +5,7 @@ mod counters;
 mod history;
 mod limits;
 mod maximum;
+mod queue;
 mod records;
 #[path = "../../../chassis/tests/support/postgres.rs"]
 mod server;
