@@ -111,14 +111,14 @@ const REST_OF_THE_MATRIX: &[Case] = &[
         world: &["! quiet.test silent"],
         state: "Waiting for DNS",
         code: "DNS_TIMEOUT",
-        words: ["did not answer in time", "ask your DNS provider"],
+        words: ["The nameservers of shop.quiet.test do not answer.", "ask your DNS provider"],
     },
     Case {
         name: "shop.broken.test",
         world: &["! broken.test servfail"],
         state: "Waiting for DNS",
         code: "DNS_SERVFAIL",
-        words: ["reported a failure", "ask your DNS provider"],
+        words: ["give resolvers no usable answer", "ask your DNS provider"],
     },
     Case {
         name: "shop.lame.test",
