@@ -17,7 +17,7 @@ mod report;
 use std::num::NonZeroU32;
 
 pub use check::InvalidEntity;
-pub use report::NodeReport;
+pub use report::{NodeReport, UNSERVED_MAX};
 use serde::{Deserialize, Serialize};
 
 use crate::certificate::{CertificateBundle, Challenge};

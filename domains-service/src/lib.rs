@@ -51,7 +51,8 @@ pub use config::{AcmeSettings, ChallengeKind, Config, ExternalAccount};
 pub use domains_api::Operation;
 pub use error::catalogue;
 pub use issuer::{
-    Authorities, CaaIdentity, IssueError, IssueRequest, Issued, Issuer, LocalAuthority, RenewalAdvice, signing,
+    Authorities, CaaIdentity, IssueError, IssueRequest, Issued, Issuer, LocalAuthority, QueuePlace, RenewalAdvice,
+    signing,
 };
 pub use limits::Limits;
 pub use plans::{Grant, Plans};

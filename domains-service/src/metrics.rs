@@ -18,10 +18,16 @@ pub(crate) struct Metrics {
     pub(crate) tasks: Supervisor,
     /// Domains by state.
     pub(crate) states: IntGaugeVec,
+    /// Since when the first of the domains waits that miss only their certificate.
+    pub(crate) certificate_wait_oldest: IntGauge,
     /// Domains that went from one state to another.
     pub(crate) transitions: IntCounterVec,
+    /// Checks of domains by what DNS answered.
+    pub(crate) dns_checks: IntCounterVec,
     /// Questions to DNS by type and result.
     pub(crate) dns_queries: IntCounterVec,
+    /// Names of handshakes without a certificate, by what became of them.
+    pub(crate) handshake_checks: IntCounterVec,
     /// Durations of verifications.
     pub(crate) verify_seconds: HistogramVec,
     /// Certificate orders by authority and result.
@@ -67,17 +73,34 @@ impl Metrics {
         let metrics = Self {
             tasks: Supervisor::register(registry, "domains_task_restarts_total")?,
             states: gauge_vec(registry, "domains_state", "Domains in each state.", &["state"])?,
+            certificate_wait_oldest: gauge(
+                registry,
+                "domains_certificate_wait_oldest_timestamp_seconds",
+                "Since when the first of the domains waits that miss only their certificate, without a fault of their owner; 0: none waits.",
+            )?,
             transitions: counter_vec(
                 registry,
                 "domains_transitions_total",
                 "Domains that went from one state to another.",
                 &["from", "to"],
             )?,
+            dns_checks: counter_vec(
+                registry,
+                "domains_dns_checks_total",
+                "Checks of domains: answered, unanswered by their zone, or without any answer of our resolvers.",
+                &["result"],
+            )?,
             dns_queries: counter_vec(
                 registry,
                 "domains_dns_queries_total",
                 "Questions to DNS, by record type and result.",
                 &["type", "result"],
+            )?,
+            handshake_checks: counter_vec(
+                registry,
+                "domains_handshake_checks_total",
+                "Names of handshakes without a certificate: due for a check because of it, not due, or failed.",
+                &["result"],
             )?,
             verify_seconds: latency_vec(
                 registry,
@@ -180,8 +203,14 @@ impl Metrics {
                 self.dns_queries.with_label_values(&[kind.as_str(), result]).reset();
             }
         }
-        for result in ["issued", "renewed", "limited", "failed"] {
+        for result in ["issued", "renewed", "limited", "queued", "edge_unavailable", "failed"] {
             self.certificate_orders.with_label_values(&[result]).reset();
+        }
+        for result in ["answered", "unanswered", "resolver_down"] {
+            self.dns_checks.with_label_values(&[result]).reset();
+        }
+        for result in ["due", "not_due", "failed"] {
+            self.handshake_checks.with_label_values(&[result]).reset();
         }
         self.webhook_seconds.with_label_values(&[] as &[&str]);
         for result in AttemptResult::ALL {

@@ -288,6 +288,12 @@ impl Nodes {
         all
     }
 
+    /// Whether a gateway is live, so that challenges of certificate authorities are answered.
+    pub(crate) fn is_any_live(&self) -> bool {
+        let now = self.clock.monotonic();
+        self.by_name.lock().values().any(|node| !node.report.goodbye && is_live(node, now))
+    }
+
     /// The live processes, and those of them that have not applied `revision`.
     pub(crate) fn status_of_live(&self, revision: Revision) -> Acknowledged {
         let returning = self.clock.monotonic().saturating_sub(self.started) <= RETURN_TIME;

@@ -203,7 +203,7 @@ fn workers(
     watched: StoreMetrics,
     (change_log_rows, disable_after): (u64, Duration),
     end: &Shutdown,
-) -> [JoinHandle<()>; 12] {
+) -> [JoinHandle<()>; 13] {
     let (tasks, database) = (&app.core.metrics.tasks, app.core.store.database());
     let watch = |(database, metrics), end| sql::watch(database, metrics, end);
     let processes = (app.core.store.clone(), app.gateways.nodes.clone());
@@ -212,6 +212,7 @@ fn workers(
     let deliver = move |app, end| delivery::deliver(app, disable_after, end);
     [
         tasks.spawn("reconcile_domains", end, app.clone(), worker::reconcile_domains),
+        tasks.spawn("offer_turns", end, app.clone(), worker::offer_turns),
         tasks.spawn("end_withdrawals", end, app.clone(), worker::end_withdrawals),
         tasks.spawn("database_watch", end, (database, watched), watch),
         tasks.spawn("replica_notices", end, peers, |(peers, nodes), end| peers.listen(nodes, end)),

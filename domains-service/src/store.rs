@@ -28,6 +28,7 @@ pub(crate) mod numbers;
 pub(crate) mod overview;
 pub(crate) mod processes;
 pub(crate) mod projects;
+pub(crate) mod queue;
 pub(crate) mod revocations;
 pub(crate) mod rows;
 pub(crate) mod sealed;

@@ -28,6 +28,9 @@ use crate::withdrawals;
 /// Between two searches for domains that are due; a change wakes the worker at once.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(200);
 
+/// Between two searches for names whose turn has come.
+const OFFER_INTERVAL: Duration = Duration::from_millis(500);
+
 /// Domains reconciled at once, of all projects and of one.
 const DOMAINS_AT_ONCE: usize = 32;
 const DOMAINS_AT_ONCE_PER_PROJECT: usize = 16;
@@ -167,6 +170,19 @@ async fn claim_due(app: &Arc<App>, in_progress: &mut InProgress) -> Result<(), S
     Ok(())
 }
 
+/// Makes the names due whose turn has come in a queue of orders, until `shutdown`.
+pub(crate) async fn offer_turns(app: Arc<App>, shutdown: Shutdown) {
+    while !shutdown.has_begun() {
+        if app.issuing.authorities.offer_turns().await > 0 {
+            app.issuing.wake.notify_one();
+        }
+        tokio::select! {
+            () = shutdown.begun() => return,
+            () = tokio::time::sleep(OFFER_INTERVAL) => {}
+        }
+    }
+}
+
 /// Ends withdrawals until `shutdown`, as gateways acknowledge them.
 pub(crate) async fn end_withdrawals(app: Arc<App>, shutdown: Shutdown) {
     while !shutdown.has_begun() {
@@ -296,6 +312,8 @@ pub(crate) async fn measure(core: &Core, gateways: &Gateways) -> Result<(), Stor
         let count = counts.remove(status.as_str()).unwrap_or(0);
         core.metrics.states.with_label_values(&[status.as_str()]).set(count);
     }
+    let oldest = core.store.oldest_certificate_wait().await?;
+    core.metrics.certificate_wait_oldest.set(oldest.map_or(0, |oldest| oldest.to_seconds().0));
     core.metrics.unreadable_row.reset();
     for (RowKey { table, row, of }, bad) in core.store.reader().unreadable().entries(ROWS_NAMED_MAX) {
         core.metrics.unreadable_row.with_label_values(&[table, &row, &of, bad.column]).set(1);

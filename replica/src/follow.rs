@@ -353,6 +353,7 @@ impl Follower {
             mark: applied.map(|applied| applied.mark),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             goodbye,
+            unserved: self.replica.unserved.take(),
         };
         let request = client.post(self.control.at("/internal/edge/nodes")).bearer_auth(&*self.token.to_token());
         request.timeout(REPORT_MAX).json(&report).send().await?.error_for_status()?;

@@ -10,6 +10,7 @@
 
 pub mod damage;
 mod tls;
+mod unserved;
 mod checksum;
 mod damaged;
 mod validate;
@@ -44,6 +45,7 @@ use self::hot::Hot;
 use self::registration::Registration;
 pub use self::registration::Unregistered;
 pub use self::tls::CertificateOpener;
+pub use self::unserved::UnservedNames;
 pub use self::validate::Invalid;
 pub use self::validate::Unusable;
 
@@ -130,6 +132,8 @@ pub struct Replica {
     /// Why the control plane's state is refused at present.
     refusal: Mutex<Option<Refused>>,
     registration: Registration,
+    /// Names of handshakes without a certificate, for the next report.
+    pub unserved: UnservedNames,
 }
 
 /// Below this number of hostnames, a snapshot may have less than half of them.
@@ -159,6 +163,7 @@ impl Replica {
             acceptance: watch::channel(Acceptance::None).0,
             refusal: Mutex::default(),
             registration,
+            unserved: UnservedNames::default(),
         })
     }
 

@@ -100,7 +100,9 @@ codes! {
     /// The authority asks us to wait.
     CaRateLimited = "CA_RATE_LIMITED" Ca Error,
     /// The authority's limits are reached, and the order waits in our queue.
-    CertQueued = "CERT_QUEUED" Us Error,
+    CertQueued = "CERT_QUEUED" Us Warning,
+    /// No gateway is connected, or the authority cannot reach our gateways.
+    EdgeUnavailable = "EDGE_UNAVAILABLE" Us Warning,
     /// The authority does not answer, or none is configured.
     CaUnavailable = "CA_UNAVAILABLE" Us Error,
     /// The authority refuses the name.
@@ -176,6 +178,13 @@ impl Problem {
     #[must_use]
     pub fn holding_up(mut self) -> Self {
         self.severity = Severity::Error;
+        self
+    }
+
+    /// Marks it as a wait: it passes without anybody's doing.
+    #[must_use]
+    pub fn waiting(mut self) -> Self {
+        self.severity = Severity::Warning;
         self
     }
 

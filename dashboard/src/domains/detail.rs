@@ -103,7 +103,11 @@ pub(super) async fn page(
     };
     let entries = entries(&events, now);
     let certificates = entries.iter().filter(|entry| entry.kind.starts_with("domain.certificate.")).cloned().collect();
-    let has_primary = others.domains.iter().any(|other| other.primary && other.name != domain.name);
+    // Also one that becomes it when it is live: the redirect can be prepared.
+    let has_role = others.domains.iter().any(|other| other.primary);
+    let may_become = |other: &Domain| !has_role && !other.is_served() && other.redirect.is_none();
+    let has_primary =
+        others.domains.iter().any(|other| other.name != domain.name && (other.primary || may_become(other)));
     let targets = others
         .domains
         .iter()

@@ -80,6 +80,8 @@ struct Page {
     state: String,
     filter: ListQuery,
     choices: Vec<Choice>,
+    /// Whether domains are served and none is the primary one.
+    lacks_primary: bool,
     /// Until when domains are served though the plan has none.
     until: Option<Moment>,
 }
@@ -122,6 +124,10 @@ pub(crate) async fn show(
     let next = list
         .next_cursor
         .map(|after| ListQuery { after, name: filter.name.clone(), status: filter.status.clone() }.query());
+    let lacks_primary = !filter.is_narrow() && filter.after.is_empty() && next.is_none() && {
+        let mut served = rows.iter().filter(|row| row.domain.is_served()).peekable();
+        served.peek().is_some() && served.all(|row| !row.domain.primary)
+    };
     let choices =
         Status::ALL.iter().map(|status| Choice { status: status.as_str(), word: w::status(status.as_str()).0 });
     Ok(html(&Page {
@@ -136,6 +142,7 @@ pub(crate) async fn show(
         state,
         choices: choices.collect(),
         filter,
+        lacks_primary,
         until,
     }))
 }

@@ -42,6 +42,7 @@ words! {
     DOMAIN = "Domain";
     CERTIFICATE = "Certificate";
     PRIMARY = "Primary";
+    NO_PRIMARY = "No domain is the primary one. The next that goes live becomes it, or make one primary on its page.";
 
     IS_APEX = "This is an apex domain: it has no label in front. A CNAME cannot stand there, so create an ALIAS or ANAME record. Not every DNS provider offers them; if yours does not, use a subdomain such as www.";
     RECORD_HINT = "Copy each value exactly. Leave proxying switched off.";

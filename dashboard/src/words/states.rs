@@ -40,7 +40,9 @@ pub(crate) fn status_sentence(status: &str) -> &'static str {
         }
         "degraded" => "Visitors still reach your project here, but DNS has changed. Repair it before it stops.",
         "suspended" => "Visitors are not served here at present. The page of the domain says what is needed.",
-        "removing" => "Traffic has stopped. The domain disappears once every gateway has said so.",
+        "removing" => {
+            "Being removed. It disappears once every gateway has acknowledged that; until then some may serve it."
+        }
         _ => "",
     }
 }
@@ -52,9 +54,13 @@ pub(crate) fn propagating(right: usize, all: usize) -> String {
     )
 }
 
+pub(crate) fn waits_in_queue(number: i64) -> String {
+    format!("DNS is right. The certificate is number {number} in our queue; it comes by itself.")
+}
+
 pub(crate) fn certificate_status(status: &str) -> (&'static str, &'static str) {
     match status {
-        "queued" => ("Queued", "wait"),
+        "queued" => ("Waiting", "wait"),
         "ordering" => ("Ordered", "wait"),
         "validating" => ("Being validated", "wait"),
         "finalizing" => ("Being signed", "wait"),
@@ -127,12 +133,14 @@ pub(crate) fn event(kind: &str) -> String {
         "domain.active" => "Domain went live",
         "domain.degraded" => "Domain degraded",
         "domain.suspended" => "Domain suspended",
+        "domain.plan_ended" => "Plan without custom domains",
         "domain.updated" => "Domain changed",
         "domain.primary_changed" => "Primary domain changed",
         "domain.transferred" => "Domain moved to another project",
         "domain.removed" => "Domain removed",
         "domain.certificate.issued" => "Certificate issued",
         "domain.certificate.renewed" => "Certificate renewed",
+        "domain.certificate.waiting" => "Certificate waits",
         "domain.certificate.failed" => "Certificate attempt failed",
         "order.created" => "Order placed",
         "order.shipped" => "Order shipped",

@@ -89,6 +89,7 @@ CREATE TABLE domains (
     watched_since   BIGINT NOT NULL,
     checked_at      BIGINT,
     failing_since   BIGINT,
+    waits_since     BIGINT,
     due_at          BIGINT,
     lease_until     BIGINT NOT NULL,
     lease_fence     BIGINT NOT NULL,
@@ -101,6 +102,7 @@ CREATE TABLE domains (
 CREATE INDEX domains_by_project ON domains (project, name);
 CREATE INDEX domains_by_due ON domains (due_at);
 CREATE INDEX domains_by_removal ON domains (removal);
+CREATE INDEX domains_by_wait ON domains (waits_since) WHERE waits_since IS NOT NULL;
 
 CREATE TABLE holders (
     name    TEXT COLLATE "C" PRIMARY KEY,
@@ -156,6 +158,21 @@ CREATE TABLE acme_limits (
     name    TEXT COLLATE "C" PRIMARY KEY,
     free_at BIGINT NOT NULL
 );
+
+CREATE TABLE certificate_queue (
+    authority   TEXT COLLATE "C" NOT NULL,
+    hostname    TEXT COLLATE "C" NOT NULL,
+    project     TEXT COLLATE "C" NOT NULL,
+    kind        TEXT COLLATE "C" NOT NULL,
+    queue       TEXT COLLATE "C" NOT NULL,
+    since       BIGINT NOT NULL,
+    offered_at  BIGINT NOT NULL,
+    admitted_at BIGINT NOT NULL,
+    PRIMARY KEY (authority, hostname)
+);
+CREATE INDEX certificate_queue_by_place ON certificate_queue (queue, since);
+CREATE INDEX certificate_queue_by_project ON certificate_queue (project);
+CREATE INDEX certificate_queue_by_hostname ON certificate_queue (hostname);
 
 CREATE TABLE webhook_endpoints (
     id              TEXT COLLATE "C" PRIMARY KEY,

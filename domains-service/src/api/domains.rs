@@ -4,6 +4,8 @@ mod add;
 mod change;
 mod verify;
 
+use std::collections::HashMap;
+
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::response::{IntoResponse, Response};
 use axum::routing::on;
@@ -16,7 +18,7 @@ use contract::schema;
 use contract::time::UnixMillis;
 use http::{StatusCode, header};
 use serde_json::json;
-use verification::problem::Problem;
+use verification::problem::{Problem, ProblemCode};
 use verification::verdict::{Checks, RecordState};
 use verification::{TEXT_LABEL, TTL_SECONDS};
 
@@ -26,6 +28,7 @@ use super::{Handler, Operation, projects, view};
 use crate::app::App;
 use crate::domain::{CertificateState, Domain, Status};
 use crate::error::{ApiError, Code};
+use crate::issuer::QueuePlace;
 use crate::project::ProjectRef;
 use crate::store::projects::ProjectRecord;
 use crate::store::withdrawals::What;
@@ -108,7 +111,30 @@ async fn response(
     let etag = etag_of(&shown);
     let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &project.id.uid).await?;
     shown.withdrawal = pending.find(WITHDRAWN, domain.name.as_str());
+    show_turn(&mut shown, &turns(app, project).await);
     Ok((status, [(header::ETAG, etag)], axum::Json(shown)).into_response())
+}
+
+/// The places of the project's names in the queue of orders. They change with every order, so they are no part of the
+/// record.
+async fn turns(app: &App, project: &ProjectRecord) -> HashMap<String, QueuePlace> {
+    app.issuing.authorities.places(&project.id.uid).await.unwrap_or_else(|error| {
+        tracing::warn!(project.id = %project.id, %error, "could not read the queue of orders; showing domains without their places");
+        HashMap::new()
+    })
+}
+
+/// Adds a domain's place in the queue, if it waits there.
+fn show_turn(shown: &mut types::Domain, turns: &HashMap<String, QueuePlace>) {
+    let Some(place) = turns.get(shown.name.as_str()) else { return };
+    let at = place.at.map(Rfc3339::from);
+    shown.certificate.queue = Some(types::Turn { number: place.number, at: at.clone() });
+    if shown.certificate.next_attempt_at.is_none() {
+        shown.certificate.next_attempt_at.clone_from(&at);
+    }
+    for problem in shown.problems.iter_mut().filter(|problem| problem.code == ProblemCode::CertQueued) {
+        problem.retry_at = at.clone().or(problem.retry_at.take());
+    }
 }
 
 /// `GET …/domains`.
@@ -128,9 +154,12 @@ async fn list(Authorised { app, project: id, .. }: Authorised, params: Params) -
     let found = app.core.store.domains(&id, params.text("cursor").unwrap_or_default(), wanted, limit).await?;
     let used = app.core.store.count_domains(&id).await?;
     let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &id.uid).await?;
-    let show = |domain: &Domain| types::Domain {
-        withdrawal: pending.find(WITHDRAWN, domain.name.as_str()),
-        ..representation(&app, &project, domain)
+    let turns = turns(&app, &project).await;
+    let show = |domain: &Domain| {
+        let mut shown = representation(&app, &project, domain);
+        shown.withdrawal = pending.find(WITHDRAWN, domain.name.as_str());
+        show_turn(&mut shown, &turns);
+        shown
     };
     let (list, next) = view::page(&found, limit, |domain| domain.name.to_string(), show);
     let allocated = app.core.settings.plans.of(project.plan).domains;
@@ -293,6 +322,7 @@ fn certificate(state: &CertificateState) -> types::Certificate {
         not_after: state.not_after.map(Rfc3339::from),
         key_type: state.key_type.clone(),
         renew_at: state.renew_at.map(Rfc3339::from),
+        queue: None,
         attempts: state.attempts,
         last_error: state.last_error.clone(),
         next_attempt_at: state.next_attempt_at.map(Rfc3339::from),

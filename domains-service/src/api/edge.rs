@@ -13,7 +13,8 @@ use chassis::openapi::Method;
 use chassis::refusal::Refusal;
 use chassis::shutdown::Shutdown;
 use chassis::sql::UnreadableRows;
-use contract::feed::{InvalidMark, NodeReport, Revision};
+use contract::feed::{InvalidMark, NodeReport, Revision, UNSERVED_MAX};
+use contract::hostname::Hostname;
 use contract::usage::{BANS_MAX, KEY_USES_MAX, KeyReport, KeyUse, USAGE_PROJECTS_MAX, UsageReport};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -140,8 +141,9 @@ pub(super) async fn report(
     if report.place.as_deref().is_some_and(|place| !is_place(place)) {
         return Err(Code::InvalidBody.refuse("place is 16 hexadecimal digits.").into());
     }
-    let report = NodeReport { node: edge.node(&report.node), ..report };
+    let mut report = NodeReport { node: edge.node(&report.node), ..report };
     admit(&app, &permits, &edge, &report.node).await?;
+    look_at(&app, &std::mem::take(&mut report.unserved)).await;
     let report = match app.core.store.claim(&report).await? {
         Claim::Held => report,
         Claim::Unproven => report.of_nothing(),
@@ -154,6 +156,24 @@ pub(super) async fn report(
     let on_record = app.gateways.nodes.report(report.clone());
     app.gateways.peers.send(&report, on_record).await;
     Ok(http::StatusCode::NO_CONTENT.into_response())
+}
+
+/// Makes the domains of these names due that are not active yet: visitors come already, so their records may be right.
+async fn look_at(app: &App, unserved: &[Hostname]) {
+    for name in unserved.iter().take(UNSERVED_MAX) {
+        let result = match app.core.store.make_due_for_visitors(name).await {
+            Ok(true) => {
+                app.issuing.wake.notify_one();
+                "due"
+            }
+            Ok(false) => "not_due",
+            Err(error) => {
+                tracing::debug!(domain = %name, %error, "could not make the domain of a handshake due");
+                "failed"
+            }
+        };
+        app.core.metrics.handshake_checks.with_label_values(&[result]).inc();
+    }
 }
 
 /// Refuses a process that would be one too many with its credential.

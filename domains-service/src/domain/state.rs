@@ -122,7 +122,7 @@ mod tests {
     const DAY: i64 = 24 * 60 * MINUTE;
 
     fn judged(records: Records, ownership: Ownership, caa: Caa) -> Judgement {
-        Judgement { records, ownership, caa, is_apex: None, problems: Vec::new(), txt: None, permitted: Vec::new() }
+        Judgement { records, ownership, caa, is_apex: None, ..Judgement::local(false) }
     }
 
     fn pass() -> Judgement {

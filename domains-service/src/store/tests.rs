@@ -6,6 +6,7 @@ mod deliveries;
 mod history;
 mod limits;
 mod maximum;
+mod queue;
 mod records;
 #[path = "../../../chassis/tests/support/postgres.rs"]
 mod server;

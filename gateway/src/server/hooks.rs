@@ -30,10 +30,14 @@ impl Hooks for EdgeHooks {
     /// handshake ends before a certificate is sent.
     fn certificate(&self, sni: &Hostname) -> Option<Arc<CertifiedKey>> {
         let pipeline = &self.gateway.pipeline;
-        pipeline.replica.certificate(sni).or_else(|| {
+        let found = pipeline.replica.certificate(sni).or_else(|| {
             let covering = pipeline.platform_certificate.as_ref()?.covering(sni)?;
             pipeline.replica.site(sni).map(|_| covering)
-        })
+        });
+        if found.is_none() {
+            pipeline.replica.unserved.note(sni);
+        }
+        found
     }
 
     fn challenge_certificate(&self, name: &Hostname) -> Option<Arc<CertifiedKey>> {

@@ -163,8 +163,8 @@ async fn check(Authorised { app, project: id, .. }: Authorised, params: Params) 
     let mut domain = Domain::added(name, id, app.core.clock.now());
     let claim = reconcile::claim(&claims, &project, &domain);
     let Some(check) = reconcile::check_dns(&app, &project, &domain, claim).await else { return Err(no_domain()) };
-    if check.unreachable() {
-        let message = "No DNS resolver answers right now. Try again shortly.";
+    if check.judged.resolver_down {
+        let message = "No DNS resolver of the platform answers right now. Try again shortly.";
         return Err(Code::ResolverUnavailable.refuse(message).with_header(header::RETRY_AFTER, "5").into());
     }
     domain.is_apex = check.judged.is_apex;

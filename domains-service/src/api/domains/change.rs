@@ -15,7 +15,7 @@ use super::super::types::{self, DomainChange, NewRedirect, Removal};
 use super::super::view::removed;
 use super::super::{Operation, projects};
 use super::{SHOW, etag_of, find, find_any, representation, response, writing};
-use crate::domain::redirect::{RedirectError, permit};
+use crate::domain::redirect::{RedirectError, RedirectNode, permit};
 use crate::domain::{Domain, RedirectRule, RedirectTarget};
 use crate::error::{ApiError, Code};
 use crate::publish::{self, node, target_of};
@@ -104,10 +104,13 @@ pub(super) fn rule_of(redirect: &NewRedirect) -> Result<RedirectRule, ApiError> 
 
 /// Whether the domain may redirect so.
 pub(super) async fn permit_redirect(write: &mut Write, domain: &Domain, rule: &RedirectRule) -> Result<(), ApiError> {
-    let target = target_of(write, domain, &rule.to).await?;
-    let dependants = domains::dependants(write.connection(), domain).await?;
+    let target = match rule.to {
+        RedirectTarget::Primary => primary_or_next(write, domain).await?,
+        RedirectTarget::Name(_) => target_of(write, domain, &rule.to).await?.as_ref().map(node),
+    };
+    let dependants = domains::dependants(write.connection(), domain, domain.primary).await?;
     let others = dependants.iter().filter(|other| other.name != domain.name).count();
-    permit(&node(domain), target.as_ref().map(node).as_ref(), others).map_err(|error| {
+    permit(&node(domain), target.as_ref(), others).map_err(|error| {
         let refusal = match error {
             RedirectError::Loop(why) => {
                 Code::RedirectLoop.refuse(format!("Visitors would be sent more than once: {why}."))
@@ -120,6 +123,15 @@ pub(super) async fn permit_redirect(write: &mut Write, domain: &Domain, rule: &R
         };
         refusal.into()
     })
+}
+
+/// The primary domain, or the one that becomes it when it is active. A redirect to it can be prepared.
+async fn primary_or_next(write: &mut Write, domain: &Domain) -> Result<Option<RedirectNode>, ApiError> {
+    let found = match target_of(write, domain, &RedirectTarget::Primary).await? {
+        None => domains::find_next_primary(write.connection(), &domain.project, &domain.name).await?,
+        primary => primary,
+    };
+    Ok(found.map(|found| RedirectNode { next_primary: true, ..node(&found) }))
 }
 
 /// `PATCH …/domains/{domain}`: 200 once every gateway has the change; 202 while one may send visitors as before.
@@ -231,7 +243,7 @@ async fn unmake_primary(write: &mut Write, domain: &mut Domain) -> Result<(), Ap
     if !domain.primary {
         return Ok(());
     }
-    let dependants = domains::dependants(write.connection(), domain).await?;
+    let dependants = domains::dependants(write.connection(), domain, domain.primary).await?;
     let to_primary = dependants
         .iter()
         .filter(|other| other.redirect.as_ref().is_some_and(|rule| rule.to == RedirectTarget::Primary));
@@ -263,7 +275,7 @@ async fn remove(
         return Ok(removed(&acknowledged, app.core.clock.monotonic().saturating_sub(started)));
     }
     check_revision(&headers, &representation(&app, &project, &domain))?;
-    let dependants = domains::dependants(write.connection(), &domain).await?;
+    let dependants = domains::dependants(write.connection(), &domain, domain.primary).await?;
     if let Some(first) = dependants.first()
         && !with_redirects
     {

@@ -7,7 +7,7 @@ use super::*;
 use crate::domain::failure::IssueError;
 use crate::domain::order::{AfterResult, CertificateFacts, OrderResult, Round, issued, unissued};
 use crate::domain::state::{DEGRADED_MILLIS_MAX, DOUBT_MILLIS};
-use verification::verdict::Caa;
+use verification::verdict::{Caa, Records};
 
 const START: UnixMillis = UnixMillis(1_800_000_000_000);
 const MINUTE: i64 = 60_000;
@@ -49,7 +49,7 @@ impl Found {
             Self::Partial => (Records::Partial, Ownership::Held, Caa::Allowed),
             Self::NoAnswer => (Records::Unknown, Ownership::Unknown, Caa::Unknown),
         };
-        Judgement { records, ownership, caa, is_apex: None, problems: Vec::new(), txt: None, permitted: Vec::new() }
+        Judgement { records, ownership, caa, is_apex: None, ..Judgement::local(false) }
     }
 }
 
@@ -59,6 +59,8 @@ enum Says {
     Issued,
     Limited,
     Queued,
+    NoGateway,
+    EdgeUnreachable,
     Away,
     Rejected,
     Unreachable,
@@ -66,8 +68,17 @@ enum Says {
 }
 
 impl Says {
-    const ALL: [Self; 7] =
-        [Self::Issued, Self::Limited, Self::Queued, Self::Away, Self::Rejected, Self::Unreachable, Self::Unavailable];
+    const ALL: [Self; 9] = [
+        Self::Issued,
+        Self::Limited,
+        Self::Queued,
+        Self::NoGateway,
+        Self::EdgeUnreachable,
+        Self::Away,
+        Self::Rejected,
+        Self::Unreachable,
+        Self::Unavailable,
+    ];
 
     fn result(self, domain: &Domain, now: UnixMillis) -> OrderResult {
         let (until, now) = (now.plus(DAY).to_seconds(), now.to_seconds());
@@ -85,7 +96,9 @@ impl Says {
                 OrderResult::Issued(Box::new(bundle), facts)
             }
             Self::Limited => failed(IssueError::RateLimited { until: Some(until), message: String::new() }),
-            Self::Queued => failed(IssueError::Queued { until, number: 1 }),
+            Self::Queued => failed(IssueError::Queued { number: 1 }),
+            Self::NoGateway => failed(IssueError::NoGateway),
+            Self::EdgeUnreachable => failed(IssueError::EdgeUnreachable { until, message: String::new() }),
             Self::Away => failed(IssueError::Away { until, failures: 1, message: String::new() }),
             Self::Rejected => failed(IssueError::Rejected(String::new())),
             Self::Unreachable => failed(IssueError::Unreachable(String::new())),
@@ -123,7 +136,7 @@ impl World {
             (false, true) => Claim::Proven,
             (false, false) => Claim::Open,
         };
-        Policy { claim, holder, pays: true, reason, jitter: 0.5 }
+        Policy { claim, holder, served_until: None, reason, jitter: 0.5 }
     }
 
     /// Makes a check and applies its effects. Returns whether a certificate was ordered.
@@ -162,13 +175,18 @@ impl World {
                 } else {
                     Holder::Free
                 };
-                let policy =
-                    Policy { claim: Claim::Contested, holder, pays: true, reason: Reason::Schedule, jitter: 0.5 };
+                let policy = Policy {
+                    claim: Claim::Contested,
+                    holder,
+                    served_until: None,
+                    reason: Reason::Schedule,
+                    jitter: 0.5,
+                };
                 let check = DnsCheck { judged: Found::Passes.judged(), checks: None, claim: Claim::Contested };
                 let (_, actions) = decide(rival, check, &policy, self.now);
                 for action in actions {
-                    if let Action::TakeOver(_, Some((_, lost))) = action {
-                        self.domain = *lost;
+                    if let Action::TakeOver(_, Some(LostDomain { domain, .. })) = action {
+                        self.domain = *domain;
                     }
                 }
                 (self.is_held, self.is_contested) = (false, true);

@@ -4,8 +4,7 @@ use contract::time::UnixMillis;
 
 use super::*;
 use crate::domain::CertificateState;
-use crate::domain::Wait;
-use verification::verdict::Caa;
+use verification::verdict::{Caa, Records};
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
 const MINUTE: i64 = 60_000;
@@ -24,6 +23,7 @@ struct Given {
     policy: Policy,
     claim: Claim,
     found: (Records, Ownership, Caa),
+    resolver_down: bool,
 }
 
 /// A domain that has just entered this state. A served one has a certificate for 60 days, with renewal in 30.
@@ -32,8 +32,8 @@ fn given(status: Status) -> Given {
     domain.status = status;
     let is_proven = status.is_served() || matches!(status, Status::Issuing | Status::Suspended);
     let holder = if is_proven { Holder::This } else { Holder::Free };
-    let policy = Policy { claim: Claim::Open, holder, pays: true, reason: Reason::Schedule, jitter: 0.5 };
-    let given = Given { domain, policy, claim: Claim::Open, found: PASSES };
+    let policy = Policy { claim: Claim::Open, holder, served_until: None, reason: Reason::Schedule, jitter: 0.5 };
+    let given = Given { domain, policy, claim: Claim::Open, found: PASSES, resolver_down: false };
     if status.is_served() { given.certified() } else { given }
 }
 
@@ -72,15 +72,33 @@ impl Given {
         self
     }
 
-    fn limited_for(mut self, millis: i64, queued: bool) -> Self {
+    fn limited_for(mut self, millis: i64) -> Self {
         let until = NOW.plus(millis).to_seconds();
         self.domain.certificate.rate_limited_until = Some(until);
-        self.domain.certificate.waiting.insert("one".to_owned(), Wait { until, queued });
+        self.domain.certificate.waiting.insert("one".to_owned(), until);
         self.whose_next_attempt_is_in(millis)
     }
 
+    /// It waits for its turn.
+    fn queued(mut self) -> Self {
+        self.domain.certificate.queued = true;
+        self.domain.problems.push(Problem::new(ProblemCode::CertQueued, "shop.customer.com", "", ""));
+        self
+    }
+
+    /// The check before found this problem.
+    fn with_problem(mut self, code: ProblemCode) -> Self {
+        self.domain.problems.push(Problem::new(code, "shop.customer.com", "", "").holding_up());
+        self
+    }
+
+    fn without_resolver(mut self) -> Self {
+        self.resolver_down = true;
+        self
+    }
+
     fn unpaid(mut self) -> Self {
-        self.policy.pays = false;
+        self.policy.served_until = Some(NOW);
         self
     }
 
@@ -121,9 +139,9 @@ impl Given {
             ownership,
             caa,
             is_apex: None,
-            problems: Vec::new(),
-            txt: None,
             permitted: vec![("ca.example".to_owned(), Vec::new())],
+            resolver_down: self.resolver_down,
+            ..Judgement::local(false)
         };
         let check = DnsCheck { judged, checks: None, claim: self.claim };
         let (domain, actions) = decide(self.domain, check, &self.policy, NOW);
@@ -206,10 +224,51 @@ fn a_certificate_is_ordered_when_it_is_needed_and_the_authorities_may_be_asked()
     given(Issuing).whose_next_attempt_is_in(MINUTE).check(PASSES).becomes(Issuing, "save publish");
     given(Issuing).whose_next_attempt_is_in(0).check(PASSES).becomes(Issuing, "save publish order");
     given(Issuing).whose_next_attempt_is_in(MINUTE).asked().check(PASSES).becomes(Issuing, "save publish order");
-    given(Issuing).limited_for(MINUTE, false).asked().check(PASSES).becomes(Issuing, "save publish");
-    given(Issuing).limited_for(MINUTE, true).asked().check(PASSES).becomes(Issuing, "save publish order");
+    given(Issuing).limited_for(MINUTE).asked().check(PASSES).becomes(Issuing, "save publish");
+    given(Issuing).queued().check(PASSES).becomes(Issuing, "save publish order");
     let ordered = given(Issuing).check(PASSES).becomes(Issuing, "save publish order");
     assert!(ordered.due_at <= Some(NOW.plus(LEASE_MILLIS)), "another worker goes on should this one die");
+}
+
+#[test]
+fn a_name_loses_its_place_in_a_queue_when_its_records_do_not_pass() {
+    use Status::{ActionRequired, Issuing, PendingDns, Suspended};
+    let gone =
+        given(Issuing).queued().check(NO_RECORD).becomes(PendingDns, "leavequeue domain.unverified save publish");
+    assert_eq!((gone.certificate.queued, gone.problems.len()), (false, 0));
+    let withdrawn = given(Issuing).queued().check(CAA_FORBIDS);
+    withdrawn.becomes(ActionRequired, "leavequeue domain.unverified save publish");
+    given(Issuing).queued().unpaid().check(PASSES).becomes(Suspended, "leavequeue domain.suspended save publish");
+    // An answer that is missing once says nothing; twice, another name gets the turn.
+    let once = given(Issuing).queued().check(NO_ANSWER).becomes(Issuing, "save publish");
+    assert!(once.certificate.queued);
+    assert!(once.due_at > Some(NOW.plus(DAY / 2)), "only its turn makes it due");
+    let twice = given(Issuing).queued().with_problem(ProblemCode::DnsTimeout).check(NO_ANSWER);
+    twice.becomes(Issuing, "leavequeue save publish");
+    let ours = given(Issuing).queued().with_problem(ProblemCode::DnsTimeout).without_resolver().check(NO_ANSWER);
+    assert!(ours.becomes(Issuing, "save publish").certificate.queued, "the fault is ours");
+}
+
+#[test]
+fn a_wait_for_the_certificate_counts_from_its_start_unless_the_owner_must_act() {
+    use Status::{ActionRequired, Issuing, PendingDns};
+    let ready = given(PendingDns).check(PASSES).becomes(Issuing, "setholder domain.verified save publish order");
+    assert_eq!(ready.waits_since, Some(NOW));
+    let mut waits = given(Issuing).since(30 * MINUTE).check(PASSES);
+    waits.domain.waits_since = Some(NOW.plus(-30 * MINUTE));
+    let delayed = waits.becomes(ActionRequired, "domain.unverified save publish order");
+    assert_eq!(delayed.waits_since, Some(NOW.plus(-30 * MINUTE)), "also when the owner is asked to look");
+    let unknown = given(Issuing).check(NO_ANSWER);
+    assert_eq!(Given { domain: ready.clone(), ..unknown }.becomes(Issuing, "save publish").waits_since, Some(NOW));
+    for code in [ProblemCode::ChallengeUnreachable, ProblemCode::CaaForbids] {
+        let theirs = given(Issuing).with_problem(code).check(PASSES);
+        let theirs = theirs.becomes(Issuing, "save publish order");
+        assert_eq!(theirs.waits_since.is_none(), code == ProblemCode::ChallengeUnreachable, "{code:?}");
+    }
+    let gone = Given { domain: ready, ..given(Issuing).check(NO_RECORD) };
+    assert_eq!(gone.becomes(PendingDns, "domain.unverified save publish").waits_since, None);
+    let served = given(Status::Active).check(PASSES).becomes(Status::Active, "save publish");
+    assert_eq!(served.waits_since, None);
 }
 
 #[test]
@@ -248,7 +307,7 @@ fn the_project_that_loses_a_name_is_not_served() {
     let check = DnsCheck { judged: Judgement::local(false), checks: None, claim: Claim::Contested };
     let (_, actions) = decide(given.domain, check, &given.policy, NOW);
     let lost = actions.iter().find_map(|action| match action {
-        Action::TakeOver(_, Some((Status::Active, lost))) => Some(lost),
+        Action::TakeOver(_, Some(LostDomain { before: Status::Active, was_primary: true, domain })) => Some(domain),
         _ => None,
     });
     let lost = lost.unwrap();
