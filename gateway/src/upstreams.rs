@@ -39,7 +39,7 @@ pub(crate) use error_page::ErrorPage;
 pub(crate) use health::{HealthCheck, Question};
 pub(crate) use host_port::{EndpointUrl, HostPort, Scheme};
 pub(crate) use idle::announces_body;
-pub(crate) use pool::{ConnectionLimits, Requirements, Lifetime, Tenant, PoolKey};
+pub(crate) use pool::{ConnectionLimits, Lifetime, PoolKey, Requirements, Tenant};
 pub(crate) use race::race;
 pub(crate) use route::{Route, RouteError, RouteTable};
 pub(crate) use sessions::Lease;

@@ -78,11 +78,11 @@ async fn only_a_database_that_a_service_made_exists() {
     let empty = directory.path().join("empty.db");
     std::fs::write(&empty, "").unwrap();
     let file = directory.path().join("x.db");
-    for place in places(directory.path()).into_iter().chain([empty.into()]) {
-        let error = Database::must_exist(&place).await.unwrap_err().to_string();
+    for location in locations(directory.path()).into_iter().chain([empty.into()]) {
+        let error = Database::must_exist(&location).await.unwrap_err().to_string();
         assert!(error.contains("start once with create_database = true"), "{error}");
-        assert!(!file.exists() || !matches!(&place, Location::Sqlite(path) if *path == file), "nothing was made");
-        made_by(&place, &ours(), &[]).await;
-        Database::must_exist(&place).await.unwrap();
+        assert!(!file.exists() || !matches!(&location, Location::Sqlite(path) if *path == file), "nothing was made");
+        made_by(&location, &ours(), &[]).await;
+        Database::must_exist(&location).await.unwrap();
     }
 }
