@@ -1,10 +1,13 @@
-//! The local file: one table per kind of entity with JSON values and their checksums ([`super::checksum`]), and their
+//! The local file: one table per kind of entity with JSON values and their checksums (`checksum`), and their
 //! revision with its mark. Another table has the certificates in order of their expiry, written in the same
 //! transaction: the next expiry is read every second, and there may be a million certificates.
 //!
 //! redb commits are durable when they return, and a crash leaves the last commit, so the revision and the entities
 //! always match. A write that fails for lack of space is worse than a refused one: after it redb returns only data in
 //! memory until the file is reopened. Therefore a write begins only if enough space is left.
+
+mod checksum;
+mod damaged;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -17,9 +20,9 @@ use parking_lot::RwLock;
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition, WriteTransaction};
 use serde::de::DeserializeOwned;
 
+use self::checksum::{opened, sealed};
+use self::damaged::Damage;
 use super::Expiry;
-use super::checksum::{opened, sealed};
-use super::damaged::Damage;
 use super::validate::Unusable;
 
 type Table = TableDefinition<'static, &'static str, &'static [u8]>;

@@ -11,8 +11,6 @@
 pub mod damage;
 mod tls;
 mod unserved;
-mod checksum;
-mod damaged;
 mod validate;
 mod file;
 mod hot;

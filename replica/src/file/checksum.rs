@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use aws_lc_rs::digest::{Context, SHA256};
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _};
 
-use super::file::{File, Kind};
+use super::{File, Kind};
 
 /// Bytes of the checksum behind each value. They are blanks, which JSON ignores: a version of the gateway without
 /// checksums reads the same value.
@@ -32,12 +32,12 @@ fn checksum(kind: Kind, key: &str, value: &[u8]) -> [u8; BYTES] {
 }
 
 /// A value in its stored form.
-pub(super) fn sealed(kind: Kind, key: &str, value: &[u8]) -> Vec<u8> {
+pub(crate) fn sealed(kind: Kind, key: &str, value: &[u8]) -> Vec<u8> {
     [value, checksum(kind, key, value).as_slice()].concat()
 }
 
 /// The value of a stored form. One without a checksum is of another version, and is not verified.
-pub(super) fn opened<'a>(kind: Kind, key: &str, stored: &'a [u8]) -> anyhow::Result<&'a [u8]> {
+pub(crate) fn opened<'a>(kind: Kind, key: &str, stored: &'a [u8]) -> anyhow::Result<&'a [u8]> {
     if stored.ends_with(b"}") {
         return Ok(stored);
     }
@@ -48,7 +48,7 @@ pub(super) fn opened<'a>(kind: Kind, key: &str, stored: &'a [u8]) -> anyhow::Res
 
 impl File {
     /// Verifies every entity while `goes_on`: that it is found by its name, and its checksum.
-    pub(super) fn verify(&self, goes_on: impl Fn() -> bool) {
+    pub(crate) fn verify(&self, goes_on: impl Fn() -> bool) {
         for &kind in Kind::ALL {
             // A failure is recorded.
             let _ = self.read(|database| self.verify_kind(database, kind, &goes_on));

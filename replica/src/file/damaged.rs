@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use redb::Database;
 
-use super::file::{File, STOPPED, create};
+use super::{File, STOPPED, create};
 use crate::damage;
 
 /// Damaged entities of one file that are logged; all are counted.
@@ -25,14 +25,14 @@ const SNAPSHOT_PAUSE: Duration = Duration::from_mins(5);
 
 /// Damage of a file, found so far.
 #[derive(Debug, Default)]
-pub(super) struct Damage {
+pub(crate) struct Damage {
     found: AtomicU64,
     paused_until: Mutex<Option<Instant>>,
 }
 
 impl Damage {
     /// Counts and logs something that cannot be read.
-    pub(super) fn found(&self, error: &anyhow::Error) {
+    pub(crate) fn found(&self, error: &anyhow::Error) {
         if self.found.fetch_add(1, Ordering::Relaxed) < LOGGED_MAX {
             tracing::error!(
                 error = format!("{error:#}"),
@@ -42,28 +42,28 @@ impl Damage {
     }
 
     /// Whether there is any.
-    pub(super) fn is_there(&self) -> bool {
+    pub(crate) fn is_there(&self) -> bool {
         self.found.load(Ordering::Relaxed) > 0
     }
 
     /// Whether a snapshot should replace the file now.
-    pub(super) fn needs_snapshot(&self) -> bool {
+    pub(crate) fn needs_snapshot(&self) -> bool {
         self.is_there() && self.paused_until.lock().is_none_or(|until| Instant::now() >= until)
     }
 
     /// A snapshot could not replace the file: changes come first for a while.
-    pub(super) fn pause(&self) {
+    pub(crate) fn pause(&self) {
         *self.paused_until.lock() = Some(Instant::now() + SNAPSHOT_PAUSE);
     }
 
     /// The file was replaced.
-    pub(super) fn is_over(&self) {
+    pub(crate) fn is_over(&self) {
         self.found.store(0, Ordering::Relaxed);
         *self.paused_until.lock() = None;
     }
 
     /// In words, if there is any.
-    pub(super) fn in_words(&self) -> Option<String> {
+    pub(crate) fn in_words(&self) -> Option<String> {
         self.is_there().then(|| {
             let found = self.found.load(Ordering::Relaxed);
             format!(
@@ -81,7 +81,7 @@ fn beside(path: &Path) -> PathBuf {
 
 impl File {
     /// A new database beside a damaged one. Whether this process may serve is as before.
-    pub(super) fn beside(&self) -> anyhow::Result<Database> {
+    pub(crate) fn beside(&self) -> anyhow::Result<Database> {
         let path = beside(&self.path);
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
@@ -98,7 +98,7 @@ impl File {
 
     /// Sets the damaged file aside and goes on with the new one. A crash between the two leaves a gateway without a
     /// replica, which requests a snapshot.
-    pub(super) fn exchange(&self, fresh: Database) -> anyhow::Result<()> {
+    pub(crate) fn exchange(&self, fresh: Database) -> anyhow::Result<()> {
         let why = self.damage.in_words().unwrap_or_default();
         if self.path.exists() {
             damage::set_aside(&self.path, &anyhow::Error::msg(why))?;
@@ -113,7 +113,7 @@ impl File {
     }
 
     /// Reads from the database. A failure or a panic of it is damage.
-    pub(super) fn read<T>(&self, read: impl FnOnce(&Database) -> anyhow::Result<T>) -> anyhow::Result<T> {
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&Database) -> anyhow::Result<T>) -> anyhow::Result<T> {
         let database = self.database.read().clone();
         // The closure owns the database: closing a damaged one may panic too.
         let read = catch_unwind(AssertUnwindSafe(move || {
@@ -127,7 +127,7 @@ impl File {
     }
 
     /// Records damage of this database, unless another one has replaced it.
-    pub(super) fn record_damage(&self, database: &Database, error: &anyhow::Error) {
+    pub(crate) fn record_damage(&self, database: &Database, error: &anyhow::Error) {
         if std::ptr::eq(Arc::as_ptr(&self.database.read()), database) {
             self.damage.found(error);
         }
