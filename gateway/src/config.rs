@@ -19,9 +19,9 @@ use contract::key::Environment;
 
 pub(crate) use self::overload::OverloadConfig;
 pub(crate) use self::quota::QuotaConfig;
-use crate::upstreams::{ConnectionLimits, UpstreamSettings};
 use listener::forwarded::{ForwardedField, Forwarders};
 use listener::network::canonical_network;
+use upstreams::{ConnectionLimits, UpstreamSettings};
 
 /// The prefix of environment variables that override the file.
 pub const ENVIRONMENT_PREFIX: &str = "TOLLHOUSE_GATEWAY";

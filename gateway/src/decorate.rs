@@ -9,7 +9,7 @@ use pingora::protocols::http::date;
 
 pub(crate) use self::cookies::HostCookies;
 use crate::facts::{Facts, QuotaFigures, Surface};
-use crate::upstreams::{AllowedOrigin, Hsts};
+use upstreams::{AllowedOrigin, Hsts};
 
 // Text, not `HeaderName`: HTTP/1 clients see these names in the specification's spelling.
 const LIMIT: &str = "X-RateLimit-Limit";

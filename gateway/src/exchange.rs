@@ -42,11 +42,11 @@ use crate::facts::Facts;
 use crate::forward;
 use crate::gateway::Gateway;
 use crate::grpc;
-use crate::request::AnnouncedBody;
 use crate::telemetry::{Entry, LoggedConnection};
-use crate::upstreams::{Endpoint, PoolKey, Requirements, Upstream};
 use contract::rejection::Rejection;
 use listener::{Client, Connection, H2Request, Handler, ServeOutcome};
+use upstreams::AnnouncedBody;
+use upstreams::{Endpoint, PoolKey, Requirements, Upstream};
 
 /// Serves the requests of the listeners.
 #[async_trait]

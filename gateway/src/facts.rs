@@ -15,12 +15,12 @@ use http::HeaderValue;
 use crate::keys::Authentication;
 use crate::overload::Reservation;
 use crate::request_id::RequestId;
-use crate::upstreams::{AllowedOrigin, Endpoint, Permit, Upstream};
 use crate::usage::Decision;
 use contract::rejection::Rejection;
 use listener::Connection;
 use quota::allowance::{Allowances, QuotaOutcome};
 use quota::settings::Mode;
+use upstreams::{AllowedOrigin, Endpoint, Permit, Upstream};
 
 contract::words! {
     /// The part of the product that answered: a label of metrics.

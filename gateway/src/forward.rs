@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::fields::FieldRules;
 use chassis::clock::Clock;
 use contract::identity::{Caller, Identity};
 use http::header::{self, HeaderName, InvalidHeaderValue};
@@ -10,13 +9,14 @@ use http::{HeaderValue, StatusCode, Version};
 use listener::fields::is_method_override;
 use pingora::{ErrorSource, ErrorType, OrErr as _};
 use pingora_http::RequestHeader;
+use upstreams::fields::FieldRules;
 
 use crate::facts::{Facts, Surface};
 use crate::identity::IdentityTokens;
 use crate::telemetry::client_span;
-use crate::upstreams::{Endpoint, IdentityForm, Upstream};
 use contract::rejection::Rejection;
 use listener::Connection;
+use upstreams::{Endpoint, IdentityForm, Upstream};
 
 const USUAL: &FieldRules = &FieldRules::USUAL;
 

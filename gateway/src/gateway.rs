@@ -14,9 +14,9 @@ use crate::facts::{Facts, QuotaFigures, Surface};
 use crate::pipeline::Pipeline;
 use crate::request_id::RequestId;
 use crate::telemetry::Telemetry;
-use crate::upstreams::Endpoint;
 use listener::Connection;
 use quota::allowance::QuotaOutcome;
+use upstreams::Endpoint;
 
 /// Shared by all requests of a gateway.
 pub(crate) struct Gateway {

@@ -13,17 +13,7 @@ use pingora_http::RequestHeader;
 use contract::rejection::Rejection;
 use listener::Connection;
 use listener::head::{self, HeadLimits};
-
-/// The announced body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AnnouncedBody {
-    /// No body.
-    None,
-    /// This many bytes.
-    Length(u64),
-    /// A body of unknown length (chunked, or HTTP/2 without a length).
-    Unknown,
-}
+use upstreams::AnnouncedBody;
 
 /// One request, as the pipeline sees it.
 #[derive(Debug)]

@@ -41,10 +41,10 @@ use crate::admin::Live;
 use crate::config::Config;
 use crate::gateway::Gateway;
 use crate::overload::{Memory, Reading};
-use crate::upstreams::Upstreams;
 use crate::usage::Reporter;
 use listener::{Connections, Listener, ListenerSettings, ListenerState};
 use replica::follow::Follower;
+use upstreams::Upstreams;
 
 /// The longest time for opening a listener.
 const LISTEN_WAIT_MAX: Duration = Duration::from_secs(10);

@@ -10,7 +10,7 @@ use pingora::{ErrorType, OrErr as _};
 use super::Refusal;
 use crate::decorate::ResponseSink;
 use crate::request_id::RequestId;
-use crate::upstreams::ErrorPage;
+use upstreams::ErrorPage;
 
 const USUAL: &str = include_str!("page.html");
 

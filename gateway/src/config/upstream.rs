@@ -11,9 +11,9 @@ use contract::project::UpstreamName;
 use http::uri::Authority;
 use http::{HeaderValue, Method};
 
-use crate::fields::{FieldRules, Underscores};
-use crate::upstreams::ErrorPage;
-use crate::upstreams::{
+use upstreams::ErrorPage;
+use upstreams::fields::{FieldRules, Underscores};
+use upstreams::{
     Cors, EndpointUrl, HealthCheck, HostPort, Hsts, IdentityForm, Origin, Question, Route, Scheme, Tls, TlsSettings,
     Transport, UpstreamSettings, WebSocketLimits,
 };

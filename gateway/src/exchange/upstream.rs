@@ -32,7 +32,7 @@ use super::downstream::Downstream;
 use super::retry::{Failed, Failure};
 use crate::decorate::{PresentFields, ResponseSink};
 use crate::facts::ConnectionKind;
-use crate::upstreams::{Endpoint, Requirements};
+use upstreams::{Endpoint, Requirements};
 
 /// Buffer size for one read of a body.
 pub(super) const READ_BYTES: usize = 64 * 1024;

@@ -7,7 +7,7 @@
 //!
 //! The budget is exhausted for the lowest plans first. A project may begin another request while it has fewer than
 //! seven times as many as may still begin, so a burst of one project leaves some of the budget to the others: the rule
-//! that [`crate::upstreams`] uses for requests in progress. The platform's own hosts have a separate budget, half as
+//! that [`upstreams`] uses for requests in progress. The platform's own hosts have a separate budget, half as
 //! large: operators and customers can act whatever projects do, and visitors of the dashboard use up no memory of
 //! projects.
 

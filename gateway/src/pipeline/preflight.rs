@@ -11,7 +11,7 @@ use super::Pipeline;
 use crate::answer::Answer;
 use crate::facts::{Facts, Surface};
 use crate::request::EdgeRequest;
-use crate::upstreams::{AllowedOrigin, Cors};
+use upstreams::{AllowedOrigin, Cors};
 
 /// The longest list of fields that a browser may request and get.
 const REQUESTED_BYTES_MAX: usize = 1_024;

@@ -6,13 +6,13 @@ use http::Method;
 use super::Pipeline;
 use crate::answer::{Answer, Refusal};
 use crate::facts::{Facts, Surface, Target};
-use crate::fields::Underscores;
 use crate::forward::hops_left;
 use crate::request::EdgeRequest;
-use crate::upstreams::{Busy, RouteError};
 use contract::rejection::Rejection;
 use listener::fields::has_underscore;
 use listener::head::has_dot_segments;
+use upstreams::fields::Underscores;
+use upstreams::{Busy, RouteError};
 
 const TOO_MANY_OF_ADDRESS: &str =
     "Too many requests from your address are in progress here. Retry when some have ended.";

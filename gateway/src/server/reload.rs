@@ -18,8 +18,8 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use crate::config::{Config, ENVIRONMENT_PREFIX};
 use crate::telemetry::Telemetry;
-use crate::upstreams::Upstreams;
 use replica::Replica;
+use upstreams::Upstreams;
 
 /// The setting for the log filter.
 const LOG_FILTER: &str = "log.filter";

@@ -23,8 +23,8 @@ use self::text::{decode, encode};
 use super::Downstream;
 use crate::decorate::ResponseSink;
 use crate::exchange::upstream::write_trailers;
-use crate::request::AnnouncedBody;
 use contract::rejection::Rejection;
+use upstreams::AnnouncedBody;
 
 const GRPC: &[u8] = b"application/grpc";
 const BINARY: &[u8] = b"application/grpc-web";

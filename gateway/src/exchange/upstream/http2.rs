@@ -19,7 +19,7 @@ use super::{READ_BYTES, RequestBody, ResponseHead};
 use crate::decorate::ResponseSink;
 use crate::exchange::downstream::Downstream;
 use crate::exchange::websocket;
-use crate::upstreams::Lease;
+use upstreams::Lease;
 
 /// One request over a stream. Dropped before the response is complete, it resets the stream.
 pub(super) struct Http2Call {

@@ -10,7 +10,7 @@ use super::http2::{self, Http2Call};
 use super::{Request, RequestBody, UpstreamCall, Version};
 use crate::exchange::retry::{Failed, Failure};
 use crate::facts::ConnectionKind;
-use crate::upstreams::{DialError, DialFailure, Endpoint, Lease, Lifetime, Stream, Upstream, dial, dial_any, race};
+use upstreams::{DialError, DialFailure, Endpoint, Lease, Lifetime, Stream, Upstream, dial, dial_any, race};
 
 /// How long a server may take from accepting a connection to its first HTTP/2 frame.
 const FIRST_FRAME_MAX: Duration = Duration::from_secs(8);

@@ -15,8 +15,8 @@ use tokio::time::Instant;
 
 use super::trailers;
 use crate::exchange::downstream::Downstream;
-use crate::request::AnnouncedBody;
-use crate::upstreams::Upstream;
+use upstreams::AnnouncedBody;
+use upstreams::Upstream;
 
 /// Largest piece, in bytes, that is collected while more bytes are available.
 const PIECE_BYTES_MAX: usize = 64 * 1024;

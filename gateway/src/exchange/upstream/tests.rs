@@ -7,10 +7,10 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::exchange::downstream::http1::Http1Head as Head;
-use crate::request::AnnouncedBody;
-use crate::upstreams::{ConnectionLimits, PoolKey, Stream};
 use contract::rejection::Rejection;
 use listener::Timer;
+use upstreams::AnnouncedBody;
+use upstreams::{ConnectionLimits, PoolKey, Stream};
 
 /// A client that sends these pieces and then nothing; only the deadline wakes the task.
 struct Silent {

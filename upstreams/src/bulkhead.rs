@@ -30,7 +30,7 @@ const COUNTS: usize = 4_096;
 
 /// The permits of one upstream.
 #[derive(Debug)]
-pub(crate) struct Bulkhead {
+pub struct Bulkhead {
     all: u32,
     taken: AtomicU32,
     counts: Box<[AtomicU32]>,
@@ -39,7 +39,7 @@ pub(crate) struct Bulkhead {
 
 /// Why there is no permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Busy {
+pub enum Busy {
     /// All permits are taken.
     Upstream,
     /// The project has reached its share.
@@ -50,7 +50,7 @@ pub(crate) enum Busy {
 
 /// The right to one request in progress, until dropped.
 #[derive(Debug)]
-pub(crate) struct Permit {
+pub struct Permit {
     bulkhead: Arc<Bulkhead>,
     /// The counters that include it: of its project, and of its visitor.
     counted: [Option<usize>; 2],
@@ -71,11 +71,7 @@ impl Bulkhead {
 
     /// Acquires a permit for a request that this project pays for, sent by this visitor; `None` for a request without a
     /// project (on the platform's own hosts), or with a key.
-    pub(crate) fn acquire(
-        self: &Arc<Self>,
-        project: Option<&ProjectUid>,
-        visitor: Option<IpAddr>,
-    ) -> Result<Permit, Busy> {
+    pub fn acquire(self: &Arc<Self>, project: Option<&ProjectUid>, visitor: Option<IpAddr>) -> Result<Permit, Busy> {
         let taken = one_more(&self.taken, self.all).ok_or(Busy::Upstream)?;
         let tenant = project.map(|project| Tenant(self.secret.hash_one(project))).unwrap_or_default();
         let mut permit = Permit { bulkhead: self.clone(), counted: [None; 2], tenant };

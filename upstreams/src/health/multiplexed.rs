@@ -3,8 +3,7 @@
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{Request, Response, Version};
 
-use crate::grpc::status;
-use crate::upstreams::Stream;
+use crate::Stream;
 
 /// The most bytes of an answer that are read; a usual one has seven.
 const ANSWER_BYTES_MAX: usize = 64;
@@ -29,8 +28,8 @@ pub(super) async fn grpc(stream: Stream, host: &str, service: &str) -> anyhow::R
     let (response, answer) = send(stream, request.body(())?, Some(question(service)?)).await?;
     let (mut body, well) = (response.into_body(), answer == SERVING);
     // Without trailers the status is unknown.
-    let code = body.trailers().await?.as_ref().and_then(status);
-    Ok(well && code == Some(0))
+    let trailers = body.trailers().await?;
+    Ok(well && trailers.as_ref().and_then(|fields| fields.get("grpc-status")).is_some_and(|status| status == "0"))
 }
 
 /// `HealthCheckRequest.service`, as one message.

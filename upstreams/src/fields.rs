@@ -16,11 +16,11 @@ const FIXED: &[&str] =
 
 /// A name in lower case, or a prefix of names (`x-auth-*`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FieldPattern(String);
+pub struct FieldPattern(String);
 
 /// A pattern that the settings may not contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum InvalidPattern {
+pub enum InvalidPattern {
     /// Neither a name nor a prefix of names.
     #[error("use the name of a header, such as X-User-Id, or the start of some names, such as X-Auth-*")]
     NoName,
@@ -77,7 +77,7 @@ contract::words! {
 
 /// An upstream's differences from `RESERVED`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FieldRules {
+pub struct FieldRules {
     /// Reserved names that reach the upstream, unless the gateway sets them itself.
     pub pass: Vec<FieldPattern>,
     /// More names that are dropped; they override `pass`.
@@ -90,12 +90,12 @@ pub(crate) struct FieldRules {
 
 impl FieldRules {
     /// The rules of an upstream without its own.
-    pub(crate) const USUAL: Self =
+    pub const USUAL: Self =
         Self { pass: Vec::new(), drop: Vec::new(), guards_methods: false, underscores: Underscores::Drop };
 
     /// Whether the gateway drops a field; `name` is in lower case. Runs for every field of every request, so most names
     /// are decided by their first letter.
-    pub(crate) fn removes(&self, name: &str) -> bool {
+    pub fn removes(&self, name: &str) -> bool {
         if has_underscore(name) {
             return self.underscores != Underscores::Pass || self.drops(name) || self.is_kept(&name.replace('_', "-"));
         }
@@ -107,7 +107,7 @@ impl FieldRules {
     }
 
     /// Whether the upstream's own rules drop a field; `name` is in lower case.
-    pub(crate) fn drops(&self, name: &str) -> bool {
+    pub fn drops(&self, name: &str) -> bool {
         self.drop.iter().any(|pattern| pattern.fits(name))
     }
 

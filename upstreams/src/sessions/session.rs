@@ -17,8 +17,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::read_monitor::{MonitoredStream, ReadMonitor};
 use super::{Lease, Shared};
-use crate::upstreams::pool::{Lifetime, PoolKey, Requirements};
-use crate::upstreams::{DialError, DialFailure};
+use crate::pool::{Lifetime, PoolKey, Requirements};
+use crate::{DialError, DialFailure};
 
 /// Requests of one connection at once, where the other side allows that many.
 pub(super) const STREAMS_MAX: usize = 100;

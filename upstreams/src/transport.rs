@@ -9,7 +9,7 @@ use super::{Endpoint, Tls};
 
 /// The protocol to an upstream.
 #[derive(Clone, Debug)]
-pub(crate) enum Transport {
+pub enum Transport {
     /// HTTP/1.1 in clear text.
     Plain,
     /// HTTP/2 in clear text, without negotiation.
@@ -20,7 +20,7 @@ pub(crate) enum Transport {
 
 impl Transport {
     /// The scheme in endpoint settings.
-    pub(crate) fn scheme(&self) -> &'static str {
+    pub fn scheme(&self) -> &'static str {
         match self {
             Self::Plain => "http",
             Self::PlainHttp2 => "h2c",
@@ -29,7 +29,7 @@ impl Transport {
     }
 
     /// TLS, if it is used.
-    pub(crate) fn tls(&self) -> Option<&Tls> {
+    pub fn tls(&self) -> Option<&Tls> {
         match self {
             Self::Tls(tls) => Some(tls),
             Self::Plain | Self::PlainHttp2 => None,
@@ -37,7 +37,7 @@ impl Transport {
     }
 
     /// Whether its certificate is not verified.
-    pub(crate) fn is_insecure(&self) -> bool {
+    pub fn is_insecure(&self) -> bool {
         self.tls().is_some_and(|tls| tls.settings.insecure)
     }
 
@@ -71,7 +71,7 @@ impl Transport {
     }
 
     /// Whether requests share HTTP/2 connections: configured, or negotiated the last time.
-    pub(crate) fn multiplexes(&self, endpoint: &Endpoint) -> bool {
+    pub fn multiplexes(&self, endpoint: &Endpoint) -> bool {
         match self {
             Self::Plain => false,
             Self::PlainHttp2 => true,
@@ -80,12 +80,12 @@ impl Transport {
     }
 
     /// The TLS configuration of new HTTP/2 connections.
-    pub(crate) fn tls_config(&self) -> Option<Arc<ClientConfig>> {
+    pub fn tls_config(&self) -> Option<Arc<ClientConfig>> {
         self.tls().map(|tls| tls.config(true))
     }
 
     /// The scheme of HTTP/2 requests.
-    pub(crate) fn url_scheme(&self) -> http::uri::Scheme {
+    pub fn url_scheme(&self) -> http::uri::Scheme {
         if self.tls().is_some() { http::uri::Scheme::HTTPS } else { http::uri::Scheme::HTTP }
     }
 }

@@ -7,6 +7,7 @@ mod bulkhead;
 mod dial;
 mod endpoint;
 mod error_page;
+pub mod fields;
 mod health;
 mod idle;
 mod host_port;
@@ -29,24 +30,24 @@ use http::HeaderValue;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
 
-pub(crate) use address::EndpointAddress;
-pub(crate) use budget::RetryBudget;
-pub(crate) use bulkhead::{Bulkhead, Busy, Permit};
-pub(crate) use cors::{AllowedOrigin, Cors, Hsts, Origin};
-pub(crate) use dial::{DialError, DialFailure, Stream, dial, dial_any};
-pub(crate) use endpoint::{Endpoint, Endpoints};
-pub(crate) use error_page::ErrorPage;
-pub(crate) use health::{HealthCheck, Question};
-pub(crate) use host_port::{EndpointUrl, HostPort, Scheme};
-pub(crate) use idle::announces_body;
-pub(crate) use pool::{ConnectionLimits, Lifetime, PoolKey, Requirements, Tenant};
-pub(crate) use race::race;
-pub(crate) use route::{Route, RouteError, RouteTable};
-pub(crate) use sessions::Lease;
-pub(crate) use tls::{Tls, TlsSettings, reason as tls_reason};
-pub(crate) use transport::Transport;
+pub use address::EndpointAddress;
+pub use budget::RetryBudget;
+pub use bulkhead::{Bulkhead, Busy, Permit};
+pub use cors::{AllowedOrigin, Cors, Hsts, Origin};
+pub use dial::{DialError, DialFailure, Stream, dial, dial_any};
+pub use endpoint::{Endpoint, Endpoints};
+pub use error_page::ErrorPage;
+pub use health::{HealthCheck, Question};
+pub use host_port::{EndpointUrl, HostPort, Scheme};
+pub use idle::announces_body;
+pub use pool::{ConnectionLimits, Lifetime, PoolKey, Requirements, Tenant};
+pub use race::race;
+pub use route::{AnnouncedBody, Route, RouteError, RouteTable};
+pub use sessions::Lease;
+pub use tls::{Tls, TlsSettings, reason as tls_reason};
+pub use transport::Transport;
 
-use crate::fields::FieldRules;
+use self::fields::FieldRules;
 
 /// How often the names of endpoints are looked up.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(5);
@@ -75,7 +76,7 @@ contract::words! {
 
 /// One backend as configured.
 #[derive(Clone, Debug)]
-pub(crate) struct UpstreamSettings {
+pub struct UpstreamSettings {
     /// Its name.
     pub name: UpstreamName,
     /// Its addresses, Unix sockets, or names with ports, at least one.
@@ -125,7 +126,7 @@ pub(crate) struct UpstreamSettings {
 
 /// The limits of the WebSockets of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WebSocketLimits {
+pub struct WebSocketLimits {
     /// How many are open at once, 1 to a million. Projects and visitors have shares as of `in_flight_max`, in which
     /// WebSockets are not counted.
     pub max: u32,
@@ -135,7 +136,7 @@ pub(crate) struct WebSocketLimits {
 
 /// One backend in use.
 #[derive(Debug)]
-pub(crate) struct Upstream {
+pub struct Upstream {
     /// As configured.
     pub settings: UpstreamSettings,
     /// Its addresses and their state.
@@ -165,17 +166,17 @@ impl Upstream {
     }
 
     /// The permits of its requests, or of its WebSockets.
-    pub(crate) fn permits(&self, is_websocket: bool) -> &Arc<Bulkhead> {
+    pub fn permits(&self, is_websocket: bool) -> &Arc<Bulkhead> {
         if is_websocket { &self.websockets } else { &self.bulkhead }
     }
 
     /// The tenant whose connections a request with this permit may use.
-    pub(crate) fn tenant(&self, permit: &Permit) -> Tenant {
+    pub fn tenant(&self, permit: &Permit) -> Tenant {
         if self.settings.shared_connections { Tenant::default() } else { permit.tenant() }
     }
 
     /// How many idle connections it may have: with those in use at most `in_flight_max`.
-    pub(crate) fn idle_max(&self) -> usize {
+    pub fn idle_max(&self) -> usize {
         usize::try_from(self.settings.in_flight_max.saturating_sub(self.in_flight())).unwrap_or(usize::MAX)
     }
 
@@ -188,19 +189,19 @@ impl Upstream {
     }
 
     /// Requests in progress.
-    pub(crate) fn in_flight(&self) -> u32 {
+    pub fn in_flight(&self) -> u32 {
         self.bulkhead.taken()
     }
 
     /// Open WebSockets, including those whose handshake is in progress.
-    pub(crate) fn websockets(&self) -> u32 {
+    pub fn websockets(&self) -> u32 {
         self.websockets.taken()
     }
 }
 
 /// All backends.
 #[derive(Debug)]
-pub(crate) struct Upstreams {
+pub struct Upstreams {
     all: ArcSwap<HashMap<UpstreamName, Arc<Upstream>>>,
     look_up_now: Notify,
     /// Permits for connections that wait for a request.
@@ -209,7 +210,7 @@ pub(crate) struct Upstreams {
 
 impl Upstreams {
     /// Builds the upstreams of the configuration. Together they keep at most `idle_max` idle connections.
-    pub(crate) fn new(settings: impl IntoIterator<Item = UpstreamSettings>, idle_max: usize) -> Self {
+    pub fn new(settings: impl IntoIterator<Item = UpstreamSettings>, idle_max: usize) -> Self {
         let idle = Arc::new(Semaphore::new(idle_max.min(Semaphore::MAX_PERMITS)));
         let new = |one: UpstreamSettings| (one.name.clone(), Arc::new(Upstream::new(one, idle.clone())));
         let all = settings.into_iter().map(new).collect();
@@ -217,18 +218,18 @@ impl Upstreams {
     }
 
     /// The backend with this name.
-    pub(crate) fn find(&self, name: &UpstreamName) -> Option<Arc<Upstream>> {
+    pub fn find(&self, name: &UpstreamName) -> Option<Arc<Upstream>> {
         self.all.load().get(name).cloned()
     }
 
     /// The names of all upstreams.
-    pub(crate) fn names(&self) -> Vec<UpstreamName> {
+    pub fn names(&self) -> Vec<UpstreamName> {
         self.all.load().keys().cloned().collect()
     }
 
     /// Takes new settings. Upstreams that have not `changed` keep their state; requests in progress end with the
     /// upstream that they began with. Names of new ones are looked up before they are used.
-    pub(crate) async fn replace(&self, settings: Vec<UpstreamSettings>, changed: impl Fn(&str) -> bool) {
+    pub async fn replace(&self, settings: Vec<UpstreamSettings>, changed: impl Fn(&str) -> bool) {
         let before = self.all.load_full();
         let mut all = HashMap::with_capacity(settings.len());
         for one in settings {
@@ -250,7 +251,7 @@ impl Upstreams {
 
     /// Looks up the names of endpoints until each upstream has an address, for at most `wait_max`: when a gateway
     /// starts, the network of its container may not know all names yet.
-    pub(crate) async fn look_up_first(&self, wait_max: Duration) {
+    pub async fn look_up_first(&self, wait_max: Duration) {
         let looking = async {
             while !self.look_up().await {
                 tokio::time::sleep(LOOK_UP_SOON).await;
@@ -267,7 +268,7 @@ impl Upstreams {
     /// Looks up the names of endpoints every five seconds and closes connections that were idle for too long, until
     /// dropped. It looks up sooner if an address accepts no connections, because the name may have a new address, and
     /// if an upstream has no address.
-    pub(crate) async fn keep_looked_up(self: Arc<Self>) {
+    pub async fn keep_looked_up(self: Arc<Self>) {
         let mut complete = is_complete(&self.all());
         loop {
             tokio::time::sleep(LOOK_UP_AGAIN).await;
@@ -292,13 +293,13 @@ impl Upstreams {
     }
 
     /// An address accepted no connection: looks up names soon.
-    pub(crate) fn look_up_now(&self) {
+    pub fn look_up_now(&self) {
         self.look_up_now.notify_one();
     }
 
     /// Runs the configured health checks until dropped, also those of reloaded upstreams. A panic of one upstream's
     /// checks restarts these alone.
-    pub(crate) async fn keep_checked(self: Arc<Self>, tasks: Supervisor) {
+    pub async fn keep_checked(self: Arc<Self>, tasks: Supervisor) {
         let mut checking: Vec<(Arc<Upstream>, AbortOnDropHandle<()>)> = Vec::new();
         loop {
             let all = self.all();
@@ -316,7 +317,7 @@ impl Upstreams {
 
     /// Connects once a second to addresses whose last connection failed, until dropped, so that an upstream that works
     /// again is found before a request tries it.
-    pub(crate) async fn keep_probed(self: Arc<Self>) {
+    pub async fn keep_probed(self: Arc<Self>) {
         loop {
             tokio::time::sleep(PROBE_EVERY).await;
             let all = self.all();
@@ -325,7 +326,7 @@ impl Upstreams {
     }
 
     /// All upstreams.
-    pub(crate) fn all(&self) -> Vec<Arc<Upstream>> {
+    pub fn all(&self) -> Vec<Arc<Upstream>> {
         self.all.load().values().cloned().collect()
     }
 }

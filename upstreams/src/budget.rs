@@ -15,7 +15,7 @@ const SAVED_MAX: u32 = 10;
 
 /// The budget of one upstream, in tenths of a retry. Full at the start.
 #[derive(Debug)]
-pub(crate) struct RetryBudget(AtomicU32);
+pub struct RetryBudget(AtomicU32);
 
 impl Default for RetryBudget {
     fn default() -> Self {
@@ -25,7 +25,7 @@ impl Default for RetryBudget {
 
 impl RetryBudget {
     /// A request is sent for the first time.
-    pub(crate) fn earn(&self) {
+    pub fn earn(&self) {
         let full = SAVED_MAX * REQUESTS_PER_RETRY;
         // The budget is usually full, and a load does not disturb other cores.
         if self.0.load(Ordering::Relaxed) < full {
@@ -35,7 +35,7 @@ impl RetryBudget {
     }
 
     /// Whether a request may be retried; spends a retry if so.
-    pub(crate) fn spend(&self) -> bool {
+    pub fn spend(&self) -> bool {
         let spent = |saved: u32| saved.checked_sub(REQUESTS_PER_RETRY);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spent).is_ok()
     }

@@ -20,7 +20,7 @@ const STATUS_BYTES: usize = 12;
 
 /// The request of a health check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Question {
+pub enum Question {
     /// A GET of this path.
     Get(String),
     /// gRPC's health check (`grpc.health.v1.Health/Check`) of this service; empty: of the whole server.
@@ -29,7 +29,7 @@ pub(crate) enum Question {
 
 /// The settings of a health check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct HealthCheck {
+pub struct HealthCheck {
     /// The request.
     pub question: Question,
     /// The port, if it differs from that of the endpoint.
@@ -110,7 +110,7 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::*;
-    use crate::upstreams::ConnectionLimits;
+    use crate::ConnectionLimits;
 
     #[test]
     fn consecutive_failures_take_an_address_out_and_successes_bring_it_back() {

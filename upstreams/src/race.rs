@@ -19,7 +19,7 @@ const RACE_AFTER: Duration = Duration::from_millis(250);
 /// its address, if that is another one. An address that loses or fails is recorded as failing, so that requests avoid it
 /// until it has accepted a connection again; `now` is the monotonic time. The error is that of `first`, whose record is
 /// left to the caller.
-pub(crate) async fn race<T, F>(
+pub async fn race<T, F>(
     endpoints: &Endpoints,
     first: &Arc<Endpoint>,
     now: Duration,
@@ -69,7 +69,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::upstreams::{ConnectionLimits, HostPort};
+    use crate::{ConnectionLimits, HostPort};
 
     const NOW: Duration = Duration::from_secs(10);
 

@@ -8,7 +8,7 @@ use super::EndpointAddress;
 
 /// Address or name, and port: `127.0.0.1:7001` or `orders-service:7001`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum HostPort {
+pub enum HostPort {
     /// An address.
     Address(EndpointAddress),
     /// A name and a port; the name is looked up.
@@ -17,12 +17,12 @@ pub(crate) enum HostPort {
 
 impl HostPort {
     /// Whether it is a Unix socket.
-    pub(crate) fn is_socket(&self) -> bool {
+    pub fn is_socket(&self) -> bool {
         matches!(self, Self::Address(EndpointAddress::Unix(_)))
     }
 
     /// Whether it is on this machine.
-    pub(crate) fn is_loopback(&self) -> bool {
+    pub fn is_loopback(&self) -> bool {
         match self {
             Self::Address(address) => address.is_loopback(),
             Self::Name(name, _) => name == "localhost",
@@ -58,7 +58,7 @@ impl From<SocketAddr> for HostPort {
 
 /// The protocol: the scheme of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scheme {
+pub enum Scheme {
     /// HTTP/1.1 in clear text; the default.
     Http,
     /// HTTP/2 in clear text.
@@ -72,7 +72,7 @@ const SOCKET_NAME_BYTES_MAX: usize = 80;
 
 /// An endpoint: `127.0.0.1:7001`, `https://shop.internal`, `h2c://127.0.0.1:50051`, `unix:shop.sock`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct EndpointUrl {
+pub struct EndpointUrl {
     /// The protocol.
     pub scheme: Scheme,
     /// Address or name, and port; of a Unix socket the name of its file.
@@ -84,7 +84,7 @@ impl EndpointUrl {
     ///
     /// # Errors
     /// A Unix socket, without a directory.
-    pub(crate) fn within(self, sockets: Option<&Path>) -> Result<HostPort, &'static str> {
+    pub fn within(self, sockets: Option<&Path>) -> Result<HostPort, &'static str> {
         match (self.host_port, sockets) {
             (HostPort::Address(EndpointAddress::Unix(name)), Some(directory)) => {
                 Ok(HostPort::Address(EndpointAddress::Unix(directory.join(name).into())))

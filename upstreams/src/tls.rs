@@ -24,7 +24,7 @@ const HTTP1: &[u8] = b"http/1.1";
 
 /// The TLS settings of an upstream.
 #[derive(Clone, Debug)]
-pub(crate) struct TlsSettings {
+pub struct TlsSettings {
     /// The name that its certificate must cover, and for SNI; `None`: the name or address of the endpoint.
     pub server_name: Option<ServerName<'static>>,
     /// The file of trusted authorities; `None`: the system's.
@@ -39,7 +39,7 @@ pub(crate) struct TlsSettings {
 
 /// TLS to an upstream, with loaded files.
 #[derive(Debug)]
-pub(crate) struct Tls {
+pub struct Tls {
     /// As configured.
     pub settings: TlsSettings,
     current: ArcSwap<Loaded>,
@@ -58,7 +58,7 @@ impl Tls {
     ///
     /// # Errors
     /// If one cannot be used.
-    pub(crate) fn load(settings: TlsSettings) -> anyhow::Result<Self> {
+    pub fn load(settings: TlsSettings) -> anyhow::Result<Self> {
         let current = ArcSwap::from_pointee(read(&settings, digest_of(&settings))?);
         Ok(Self { settings, current })
     }
@@ -67,7 +67,7 @@ impl Tls {
     ///
     /// # Errors
     /// As [`Tls::load`]; the previous files stay in use.
-    pub(crate) fn reload(&self) -> anyhow::Result<bool> {
+    pub fn reload(&self) -> anyhow::Result<bool> {
         let digest = digest_of(&self.settings);
         let changed = digest != self.current.load().digest;
         if changed {
@@ -134,7 +134,7 @@ fn roots(settings: &TlsSettings) -> anyhow::Result<(RootCertStore, Vec<Certifica
 
 /// Why TLS failed, for an operator; `None` for an error outside TLS. The text contains nothing that the other side sent
 /// but the number of an alert.
-pub(crate) fn reason(error: &std::io::Error) -> Option<String> {
+pub fn reason(error: &std::io::Error) -> Option<String> {
     use rustls::{AlertDescription as Alert, CertificateError as Wrong, Error};
     let error = error.get_ref()?.downcast_ref::<Error>()?;
     Some(match error {

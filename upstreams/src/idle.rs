@@ -23,7 +23,7 @@ const JUST_USED: Duration = Duration::from_secs(1);
 
 /// Whether a response without a body (to HEAD, 204, 304) announces one. A faulty upstream may send the body anyway,
 /// perhaps late, so the end of such a response is uncertain.
-pub(crate) fn announces_body(length: Option<u64>, coded: bool) -> bool {
+pub fn announces_body(length: Option<u64>, coded: bool) -> bool {
     coded || length.is_some_and(|length| length > 0)
 }
 
@@ -52,7 +52,7 @@ impl Waiting {
 
 /// The most recently used connection is used first, so that surplus ones expire.
 #[derive(Debug)]
-pub(crate) struct Idle {
+pub struct Idle {
     /// One permit for each idle connection, of all addresses together: each holds a file descriptor.
     permits: Arc<Semaphore>,
     /// The longest idle first.
@@ -61,13 +61,13 @@ pub(crate) struct Idle {
 
 impl Idle {
     /// An empty pool. All pools that share these permits together keep at most as many connections.
-    pub(crate) fn new(permits: Arc<Semaphore>) -> Self {
+    pub fn new(permits: Arc<Semaphore>) -> Self {
         Self { permits, waiting: Mutex::default() }
     }
 
     /// Takes a connection that meets these requirements and seems open. If there is none, closes the oldest connections
     /// until `others_max` are left, so that a new one can be opened.
-    pub(crate) fn take(&self, requirements: &Requirements, others_max: usize) -> Option<(Stream, Lifetime)> {
+    pub fn take(&self, requirements: &Requirements, others_max: usize) -> Option<(Stream, Lifetime)> {
         loop {
             let mut all = self.waiting.lock();
             let fits = |one: &Waiting| {
@@ -90,7 +90,7 @@ impl Idle {
 
     /// Keeps a connection whose last response is complete, or closes it if there is no permit or its lifetime is over.
     /// May close the oldest one instead. `good_for`: how long the upstream keeps it.
-    pub(crate) fn keep(&self, stream: Stream, pool_key: PoolKey, mut lifetime: Lifetime, good_for: Duration) {
+    pub fn keep(&self, stream: Stream, pool_key: PoolKey, mut lifetime: Lifetime, good_for: Duration) {
         let since = Instant::now();
         let left = lifetime.until.saturating_duration_since(since);
         lifetime.requests = lifetime.requests.saturating_sub(1);
@@ -116,7 +116,7 @@ impl Idle {
     }
 
     /// Drops connections that are old or closed by the upstream.
-    pub(crate) fn tidy(&self) {
+    pub fn tidy(&self) {
         self.waiting.lock().retain(Waiting::is_good);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// Where a server accepts connections.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum EndpointAddress {
+pub enum EndpointAddress {
     /// An IP address and a port.
     Tcp(SocketAddr),
     /// The file of a Unix socket.
@@ -16,7 +16,7 @@ pub(crate) enum EndpointAddress {
 
 impl EndpointAddress {
     /// The IP address, if it has one.
-    pub(crate) fn ip(&self) -> Option<IpAddr> {
+    pub fn ip(&self) -> Option<IpAddr> {
         match self {
             Self::Tcp(address) => Some(address.ip()),
             Self::Unix(_) => None,
@@ -24,7 +24,7 @@ impl EndpointAddress {
     }
 
     /// Whether it is on this machine.
-    pub(crate) fn is_loopback(&self) -> bool {
+    pub fn is_loopback(&self) -> bool {
         self.ip().is_none_or(|ip| ip.is_loopback())
     }
 }

@@ -32,7 +32,7 @@ const ADDRESSES_PER_NAME_MAX: usize = 64;
 
 /// One address of an upstream.
 #[derive(Debug)]
-pub(crate) struct Endpoint {
+pub struct Endpoint {
     /// The address.
     pub address: EndpointAddress,
     /// The name it was found under, if its certificate must cover that name.
@@ -96,23 +96,23 @@ impl Endpoint {
     }
 
     /// The address as text.
-    pub(crate) fn text(&self) -> &str {
+    pub fn text(&self) -> &str {
         &self.text
     }
 
     /// Records why a connection failed.
-    pub(crate) fn record_failure(&self, error: &DialError) {
+    pub fn record_failure(&self, error: &DialError) {
         *self.failure.lock() = Some((Instant::now(), error.clone()));
     }
 
     /// Records a failed connection.
-    pub(crate) fn failed(&self, now: Duration) {
+    pub fn failed(&self, now: Duration) {
         self.down_until.store(millis(now + DOWN_FOR), Ordering::Relaxed);
         let _ = self.failing_since.compare_exchange(0, millis(now) + 1, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Records a connection that worked.
-    pub(crate) fn worked(&self) {
+    pub fn worked(&self) {
         if self.down_until.load(Ordering::Relaxed) != 0 {
             self.down_until.store(0, Ordering::Relaxed);
         }
@@ -123,13 +123,13 @@ impl Endpoint {
 
     /// For how long connections have failed, if the last one did: for operators. Requests use [`Endpoint::is_up`],
     /// which lets one of them try again every second.
-    pub(crate) fn failing_for(&self, now: Duration) -> Option<Duration> {
+    pub fn failing_for(&self, now: Duration) -> Option<Duration> {
         let since = self.failing_since.load(Ordering::Relaxed).checked_sub(1)?;
         Some(now.saturating_sub(Duration::from_millis(since)))
     }
 
     /// Why it fails, if known.
-    pub(crate) fn failing_because(&self) -> Option<Cow<'static, str>> {
+    pub fn failing_because(&self) -> Option<Cow<'static, str>> {
         if !self.is_failing() {
             return None;
         }
@@ -154,14 +154,14 @@ impl Endpoint {
     }
 
     /// Whether requests are sent here.
-    pub(crate) fn is_up(&self, now: Duration) -> bool {
+    pub fn is_up(&self, now: Duration) -> bool {
         !self.is_out.load(Ordering::Relaxed) && self.down_until.load(Ordering::Relaxed) <= millis(now)
     }
 }
 
 /// The addresses of an upstream.
 #[derive(Debug)]
-pub(crate) struct Endpoints {
+pub struct Endpoints {
     configured: Vec<HostPort>,
     connections: ConnectionLimits,
     all: ArcSwap<Vec<Arc<Endpoint>>>,
@@ -193,12 +193,12 @@ impl Endpoints {
     }
 
     /// Whether some endpoints are names.
-    pub(crate) fn have_names(&self) -> bool {
+    pub fn have_names(&self) -> bool {
         self.configured.iter().any(|one| matches!(one, HostPort::Name(..)))
     }
 
     /// Looks up the names. A name that cannot be looked up keeps its addresses.
-    pub(crate) async fn look_up(&self) {
+    pub async fn look_up(&self) {
         let before = self.all.load_full();
         let looking = self.configured.iter().map(async |one| match one {
             HostPort::Address(address) => vec![(address.clone(), None)],
@@ -261,7 +261,7 @@ impl Endpoints {
     }
 
     /// The address for the next attempt, not `tried` if there is another. `None` only if there is no address.
-    pub(crate) fn choose(&self, tried: Option<&EndpointAddress>, now: Duration) -> Option<Arc<Endpoint>> {
+    pub fn choose(&self, tried: Option<&EndpointAddress>, now: Duration) -> Option<Arc<Endpoint>> {
         let start = self.next.fetch_add(1, Ordering::Relaxed);
         let all = self.all.load();
         let rotation = || (0..all.len()).filter_map(|step| all.get((start.wrapping_add(step)) % all.len()));
@@ -283,37 +283,37 @@ impl Endpoints {
     }
 
     /// Number of addresses.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.all.load().len()
     }
 
     /// Whether there is no address: a name could not be looked up yet.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.all.load().is_empty()
     }
 
     /// Number of addresses whose last connection worked.
-    pub(crate) fn up(&self, now: Duration) -> usize {
+    pub fn up(&self, now: Duration) -> usize {
         self.all.load().iter().filter(|endpoint| endpoint.failing_for(now).is_none()).count()
     }
 
     /// Number of addresses that get requests: neither failures nor health checks have taken them out of the rotation.
-    pub(crate) fn in_rotation(&self, now: Duration) -> usize {
+    pub fn in_rotation(&self, now: Duration) -> usize {
         self.all.load().iter().filter(|endpoint| endpoint.is_up(now)).count()
     }
 
     /// Why one of the failing addresses fails, if known.
-    pub(crate) fn failing_because(&self) -> Option<Cow<'static, str>> {
+    pub fn failing_because(&self) -> Option<Cow<'static, str>> {
         self.all.load().iter().find_map(|endpoint| endpoint.failing_because())
     }
 
     /// How long ago a failing address was last tried.
-    pub(crate) fn tried(&self) -> Option<Duration> {
+    pub fn tried(&self) -> Option<Duration> {
         self.all.load().iter().filter_map(|endpoint| endpoint.tried()).min()
     }
 
     /// For how long the first of the failing addresses has failed.
-    pub(crate) fn failing_for(&self, now: Duration) -> Option<Duration> {
+    pub fn failing_for(&self, now: Duration) -> Option<Duration> {
         self.all.load().iter().filter_map(|endpoint| endpoint.failing_for(now)).max()
     }
 }

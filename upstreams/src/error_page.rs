@@ -7,11 +7,11 @@ const ERROR_PAGE_BYTES_MAX: usize = 64 * 1024;
 
 /// A page with the placeholders `{status}`, `{code}`, `{message}` and `{request_id}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ErrorPage(Arc<str>);
+pub struct ErrorPage(Arc<str>);
 
 /// Why a file is not a valid page.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-pub(crate) enum InvalidErrorPage {
+pub enum InvalidErrorPage {
     /// It is too large.
     #[error("make it smaller: at most 65536 bytes")]
     TooLarge,
@@ -33,7 +33,7 @@ impl TryFrom<Vec<u8>> for ErrorPage {
 
 impl ErrorPage {
     /// The page as it was written.
-    pub(crate) fn text(&self) -> &str {
+    pub fn text(&self) -> &str {
         &self.0
     }
 }

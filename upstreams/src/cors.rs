@@ -2,11 +2,11 @@
 
 use http::HeaderValue;
 
-pub(crate) use contract::browsers::{Cors, Hsts, Origin};
+pub use contract::browsers::{Cors, Hsts, Origin};
 
 /// The origin whose pages may read a response: `Access-Control-Allow-Origin`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum AllowedOrigin {
+pub enum AllowedOrigin {
     /// The gateway adds nothing.
     #[default]
     Unset,
@@ -20,7 +20,7 @@ pub(crate) enum AllowedOrigin {
 
 impl AllowedOrigin {
     /// By this rule, for a request from this origin.
-    pub(crate) fn of(cors: &Cors, origin: Option<&HeaderValue>) -> Self {
+    pub fn of(cors: &Cors, origin: Option<&HeaderValue>) -> Self {
         match cors {
             Cors::Upstream | Cors::Off => Self::Unset,
             Cors::Open => Self::Any,

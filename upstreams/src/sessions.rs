@@ -42,7 +42,7 @@ const REDIAL_AFTER_MAX: Duration = Duration::from_millis(500);
 
 /// The connections of an address.
 #[derive(Debug)]
-pub(crate) struct Sessions {
+pub struct Sessions {
     /// One permit for each connection that is kept, of all addresses together: each holds a file descriptor.
     permits: Arc<Semaphore>,
     all: Mutex<VecDeque<Arc<Session>>>,
@@ -55,7 +55,7 @@ pub(crate) struct Sessions {
 
 /// One request's use of a connection, until dropped.
 #[derive(Debug)]
-pub(crate) struct Lease {
+pub struct Lease {
     session: Arc<Session>,
     /// Sends the request.
     pub sender: SendRequest<Bytes>,
@@ -70,12 +70,12 @@ impl Sessions {
     }
 
     /// Whether the last TLS handshake negotiated HTTP/2.
-    pub(crate) fn http2_agreed(&self) -> bool {
+    pub fn http2_agreed(&self) -> bool {
         self.agreed.load(Ordering::Relaxed)
     }
 
     /// Records whether HTTP/2 was negotiated.
-    pub(crate) fn set_http2_agreed(&self, agreed: bool) {
+    pub fn set_http2_agreed(&self, agreed: bool) {
         if self.http2_agreed() != agreed {
             self.agreed.store(agreed, Ordering::Relaxed);
         }
@@ -83,7 +83,7 @@ impl Sessions {
 
     /// Leases a connection that meets these requirements; `connect` opens another one. Waits for at most `connect_timeout`
     /// while connections allow fewer requests than wait for them.
-    pub(crate) async fn lease<F>(
+    pub async fn lease<F>(
         &self,
         requirements: &Requirements,
         connect_timeout: Duration,
@@ -126,7 +126,7 @@ impl Sessions {
     }
 
     /// Adds a connection that has just negotiated HTTP/2.
-    pub(crate) fn add_connected(&self, requirements: &Requirements, connect_timeout: Duration, stream: Stream) {
+    pub fn add_connected(&self, requirements: &Requirements, connect_timeout: Duration, stream: Stream) {
         self.set_http2_agreed(true);
         // The request that opened it leases it as all others do, so this permit is not used.
         drop(self.open(requirements.pool_key.clone(), connect_timeout, std::future::ready(Ok(stream))));
@@ -216,32 +216,32 @@ fn redial_after(earlier: u32) -> Duration {
 
 impl Lease {
     /// The connection gets no more requests.
-    pub(crate) fn leave(&self) {
+    pub fn leave(&self) {
         self.session.leave();
     }
 
     /// Records that the request was sent. If the connection was silent for a while, a PING checks it.
-    pub(crate) fn request_sent(&self) {
+    pub fn request_sent(&self) {
         self.session.request_sent();
     }
 
     /// Records that bytes of a response arrived.
-    pub(crate) fn response_received(&self) {
+    pub fn response_received(&self) {
         self.session.response_received();
     }
 
     /// Whether the connection has received nothing since then.
-    pub(crate) fn is_silent_since(&self, then: Instant) -> bool {
+    pub fn is_silent_since(&self, then: Instant) -> bool {
         self.session.last_received().is_none_or(|last| last <= then)
     }
 
     /// Whether the connection has received nothing since its last PING.
-    pub(crate) fn is_silent(&self) -> bool {
+    pub fn is_silent(&self) -> bool {
         self.session.is_silent()
     }
 
     /// Why the connection broke off, if known.
-    pub(crate) fn reason(&self) -> Option<String> {
+    pub fn reason(&self) -> Option<String> {
         self.session.reason()
     }
 }

@@ -22,7 +22,7 @@ use super::{Endpoint, EndpointAddress, Transport, Upstream};
 
 /// A connection, with TLS or without.
 #[derive(Debug)]
-pub(crate) enum Stream {
+pub enum Stream {
     /// Clear text.
     Plain(TcpStream),
     /// A Unix socket.
@@ -33,7 +33,7 @@ pub(crate) enum Stream {
 
 /// Why there is no connection.
 #[derive(Clone, Debug)]
-pub(crate) struct DialError {
+pub struct DialError {
     /// What failed.
     pub kind: DialFailure,
     /// Details for an operator.
@@ -42,7 +42,7 @@ pub(crate) struct DialError {
 
 /// What failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DialFailure {
+pub enum DialFailure {
     /// The connection was refused.
     Refused,
     /// There is no route to the address.
@@ -59,7 +59,7 @@ pub(crate) enum DialFailure {
 
 impl DialFailure {
     /// The kind of pingora's error.
-    pub(crate) fn error_type(self) -> ErrorType {
+    pub fn error_type(self) -> ErrorType {
         match self {
             Self::Refused => ErrorType::ConnectRefused,
             Self::NoRoute => ErrorType::ConnectNoRoute,
@@ -90,7 +90,7 @@ impl From<io::Error> for DialError {
 }
 
 /// Connects, with a TLS handshake if configured; offers HTTP/2 if `http2`. Takes at most `connect_timeout`.
-pub(crate) async fn dial(
+pub async fn dial(
     transport: &Transport,
     endpoint: &Endpoint,
     http2: bool,
@@ -103,7 +103,7 @@ pub(crate) async fn dial(
 
 /// Connects to one of the addresses of an upstream, first to this one; then as [`dial`] does. Returns the address too if
 /// it is another one. `now` is the monotonic time.
-pub(crate) async fn dial_any(
+pub async fn dial_any(
     upstream: &Upstream,
     first: &Arc<Endpoint>,
     http2: bool,
@@ -189,12 +189,12 @@ fn name_of(endpoint: &Endpoint) -> Result<ServerName<'static>, DialError> {
 
 impl Stream {
     /// Whether HTTP/2 was negotiated.
-    pub(crate) fn agreed_on_http2(&self) -> bool {
+    pub fn agreed_on_http2(&self) -> bool {
         matches!(self, Self::Tls(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2"))
     }
 
     /// Whether it is encrypted.
-    pub(crate) fn is_tls(&self) -> bool {
+    pub fn is_tls(&self) -> bool {
         matches!(self, Self::Tls(_))
     }
 
@@ -208,7 +208,7 @@ impl Stream {
     }
 
     /// Whether no decrypted bytes are unread.
-    pub(crate) fn is_read(&mut self) -> bool {
+    pub fn is_read(&mut self) -> bool {
         match self {
             Self::Plain(_) | Self::Unix(_) => true,
             Self::Tls(stream) => {

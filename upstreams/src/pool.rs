@@ -33,7 +33,7 @@ pub(super) fn keep_one_more(
 /// How long the connections of an upstream are used. They end so that requests spread over all servers behind one
 /// address, also over one that was added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ConnectionLimits {
+pub struct ConnectionLimits {
     /// Its age, plus or minus a tenth, so that connections end one after the other.
     pub age: Duration,
     /// Its requests.
@@ -42,7 +42,7 @@ pub(crate) struct ConnectionLimits {
 
 /// The use that is left to a connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lifetime {
+pub struct Lifetime {
     /// When it ends.
     pub(super) until: Instant,
     /// Its further requests.
@@ -51,7 +51,7 @@ pub(crate) struct Lifetime {
 
 impl ConnectionLimits {
     /// Of a connection that is opened now.
-    pub(crate) fn begin(&self) -> Lifetime {
+    pub fn begin(&self) -> Lifetime {
         static OPENED: AtomicU64 = AtomicU64::new(0);
         let age = listener::with_jitter(self.age, OPENED.fetch_add(1, Ordering::Relaxed));
         Lifetime { until: Instant::now() + age, requests: self.requests }
@@ -60,11 +60,11 @@ impl ConnectionLimits {
 
 /// The tenant whose requests a connection carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tenant(pub u64);
+pub struct Tenant(pub u64);
 
 /// What keeps connections apart: one serves only requests with the same key.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PoolKey {
+pub struct PoolKey {
     /// The tenant whose requests it carries.
     pub tenant: Tenant,
     /// The TLS configuration of its handshake; `None` without TLS.
@@ -73,7 +73,7 @@ pub(crate) struct PoolKey {
 
 /// The requirements of a request on its connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Requirements {
+pub struct Requirements {
     /// The key that the connection must have.
     pub pool_key: PoolKey,
     /// The method is safe, so the request may be repeated if the connection turns out to be dead.

@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use crate::upstreams::tls;
+use crate::tls;
 
 /// A request after this time without a byte is sent with a PING.
 const QUIET: Duration = Duration::from_secs(1);

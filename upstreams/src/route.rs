@@ -5,11 +5,20 @@
 
 use http::Method;
 
-use crate::request::AnnouncedBody;
+/// The body that a request announces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnnouncedBody {
+    /// No body.
+    None,
+    /// This many bytes.
+    Length(u64),
+    /// A body of unknown length (chunked, or HTTP/2 without a length).
+    Unknown,
+}
 
 /// One path pattern with its methods. `{…}` matches one non-empty segment, a trailing `*` everything below.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Route {
+pub struct Route {
     /// For example `/v1/store/orders/{orderId}`.
     pub pattern: String,
     /// Methods; GET brings HEAD.
@@ -22,7 +31,7 @@ pub(crate) struct Route {
 
 /// Why a request matches no route.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum RouteError {
+pub enum RouteError {
     /// No pattern matches.
     NotFound,
     /// A pattern matches, the method does not; the text is for `Allow`.
@@ -35,7 +44,7 @@ pub(crate) enum RouteError {
 
 /// The routes of one upstream, in order.
 #[derive(Debug)]
-pub(crate) struct RouteTable(Vec<Route>);
+pub struct RouteTable(Vec<Route>);
 
 impl RouteTable {
     pub(super) fn new(routes: Vec<Route>) -> Self {
@@ -43,7 +52,7 @@ impl RouteTable {
     }
 
     /// The largest body the request may send.
-    pub(crate) fn pick(
+    pub fn pick(
         &self,
         method: &Method,
         path: &str,
@@ -63,14 +72,14 @@ impl RouteTable {
     }
 
     /// Whether a request for this needs no key.
-    pub(crate) fn is_open(&self, method: &Method, path: &str) -> bool {
+    pub fn is_open(&self, method: &Method, path: &str) -> bool {
         let fits = |route: &&Route| matches(&route.pattern, path);
         let wanted = if *method == Method::HEAD { &Method::GET } else { method };
         self.0.iter().filter(fits).any(|route| route.open && route.methods.contains(wanted))
     }
 
     /// A browser's preflight on a path: it has no body.
-    pub(crate) fn pick_preflight(&self, path: &str, body: AnnouncedBody) -> Result<u64, RouteError> {
+    pub fn pick_preflight(&self, path: &str, body: AnnouncedBody) -> Result<u64, RouteError> {
         match (self.methods(path), body) {
             (None, _) => Err(RouteError::NotFound),
             (Some(_), AnnouncedBody::None) => Ok(0),
@@ -79,7 +88,7 @@ impl RouteTable {
     }
 
     /// The methods of a path, for `Allow`; `None` if the path does not exist; all methods if there are no routes.
-    pub(crate) fn methods(&self, path: &str) -> Option<String> {
+    pub fn methods(&self, path: &str) -> Option<String> {
         if self.0.is_empty() {
             return Some("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS".to_owned());
         }

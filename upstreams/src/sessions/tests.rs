@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::*;
-use crate::upstreams::Tenant;
+use crate::Tenant;
 
 const POOL_KEY: PoolKey = PoolKey { tenant: Tenant(1), tls_config: None };
 
