@@ -1,5 +1,7 @@
 //! A new connection to an address of an upstream: TCP, and TLS where the settings say so.
 
+mod race;
+
 use std::borrow::Cow;
 use std::io;
 use std::pin::Pin;
@@ -16,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::race::race;
+pub use self::race::race;
 use super::tls::{self, Tls};
 use super::{Endpoint, EndpointAddress, Transport, Upstream};
 

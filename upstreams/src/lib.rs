@@ -1,22 +1,21 @@
 //! The upstreams: named backends of the configuration, with their endpoints, routes, connections and limits.
 
 mod address;
-mod cors;
+mod host_port;
 mod budget;
 mod bulkhead;
-mod dial;
-mod endpoint;
+mod cors;
 mod error_page;
 pub mod fields;
-mod health;
-mod idle;
-mod host_port;
-mod pool;
-mod race;
 mod route;
-mod sessions;
+mod pool;
 mod tls;
 mod transport;
+mod dial;
+mod idle;
+mod sessions;
+mod endpoint;
+mod health;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,14 +33,13 @@ pub use address::EndpointAddress;
 pub use budget::RetryBudget;
 pub use bulkhead::{Bulkhead, Busy, Permit};
 pub use cors::{AllowedOrigin, Cors, Hsts, Origin};
-pub use dial::{DialError, DialFailure, Stream, dial, dial_any};
+pub use dial::{DialError, DialFailure, Stream, dial, dial_any, race};
 pub use endpoint::{Endpoint, Endpoints};
 pub use error_page::ErrorPage;
 pub use health::{HealthCheck, Question};
 pub use host_port::{EndpointUrl, HostPort, Scheme};
 pub use idle::announces_body;
 pub use pool::{ConnectionLimits, Lifetime, PoolKey, Requirements, Tenant};
-pub use race::race;
 pub use route::{AnnouncedBody, Route, RouteError, RouteTable};
 pub use sessions::Lease;
 pub use tls::{Tls, TlsSettings, reason as tls_reason};

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::dial::{DialError, DialFailure};
-use super::{Endpoint, Endpoints};
+use super::{DialError, DialFailure};
+use crate::{Endpoint, Endpoints};
 
 /// How long the first address has before another one is tried too: the recommended delay of RFC 8305 section 8.
 const RACE_AFTER: Duration = Duration::from_millis(250);
