@@ -87,8 +87,8 @@ pub(super) fn explain_failed_proof(problem: &Problem, edge: &[IpAddr], now: Unix
 /// Whether a connection failed, for the problem or one of its parts.
 fn is_connection(problem: &Problem) -> bool {
     let kinds = problem.subproblems.iter().filter_map(|part| part.r#type.as_deref());
-    let kinds = kinds.chain(problem.r#type.as_deref()).filter_map(|kind| kind.strip_prefix(NAMESPACE));
-    kinds.into_iter().any(|kind| matches!(kind, "connection" | "tls"))
+    let mut kinds = kinds.chain(problem.r#type.as_deref()).filter_map(|kind| kind.strip_prefix(NAMESPACE));
+    kinds.any(|kind| matches!(kind, "connection" | "tls"))
 }
 
 /// Whether an authority's words name no address, or one of the edge's. Without known addresses every address may be one.
