@@ -15,9 +15,7 @@ use std::sync::Arc;
 
 use chassis::clock::Clock;
 use chassis::logs::LogLines;
-use chassis::metrics::{
-    self, Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
-};
+use chassis::metrics::{self, Gauge, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 use chassis::trace::Tracer;
 use contract::time::UnixSeconds;
 use parking_lot::Mutex;
@@ -133,26 +131,7 @@ impl Telemetry {
                 requests.with_label_values(&[surface.as_str(), class, rejection.blame().as_str(), rejection.code()])
             })
             .collect();
-        let per_surface =
-            |vec: &HistogramVec| Surface::ALL.iter().map(|one| vec.with_label_values(&[one.as_str()])).collect();
-        let duration = metrics::latency_vec(
-            registry,
-            "edge_request_duration_seconds",
-            "Time from the first byte of a request to the end of its response.",
-            &["surface"],
-        )?;
-        let latency = metrics::latency_vec(
-            registry,
-            "edge_latency_seconds",
-            "Time from the head of a request to the head of its response, without waits for the client.",
-            &["surface"],
-        )?;
-        let overhead = metrics::latency_vec(
-            registry,
-            "edge_overhead_seconds",
-            "The part of a request's duration that was not spent waiting for an upstream or for the body of the request.",
-            &["surface"],
-        )?;
+        let [durations, latency, overhead] = times(registry)?;
         let auth =
             metrics::counter_vec(registry, "edge_auth_total", "Attempts to authenticate, by result.", &["result"])?;
         let upstream = metrics::counter_vec(
@@ -164,9 +143,9 @@ impl Telemetry {
         Ok(Self {
             served,
             refused,
-            durations: per_surface(&duration),
-            latency: per_surface(&latency),
-            overhead: per_surface(&overhead),
+            durations,
+            latency,
+            overhead,
             auth: Authentication::ALL.iter().map(|one| auth.with_label_values(&[one.as_str()])).collect(),
             quota: QuotaMetrics::new(registry)?,
             usage: Arc::default(),
@@ -345,6 +324,28 @@ fn class_of(status: u16) -> &'static str {
 /// The word for blame; empty for none.
 pub(crate) fn blame_word(rejection: Option<Rejection>) -> &'static str {
     rejection.map_or("", |rejection| Blame::as_str(rejection.blame()))
+}
+
+/// Histograms by surface: of durations, latencies and overhead.
+fn times(registry: &Registry) -> anyhow::Result<[Vec<Histogram>; 3]> {
+    let histograms = |name, help| -> anyhow::Result<Vec<Histogram>> {
+        let of = metrics::latency_vec(registry, name, help, &["surface"])?;
+        Ok(Surface::ALL.iter().map(|surface| of.with_label_values(&[surface.as_str()])).collect())
+    };
+    Ok([
+        histograms(
+            "edge_request_duration_seconds",
+            "Time from the first byte of a request to the end of its response.",
+        )?,
+        histograms(
+            "edge_latency_seconds",
+            "Time from the head of a request to the head of its response, without waits for the client.",
+        )?,
+        histograms(
+            "edge_overhead_seconds",
+            "The part of a request's duration that was not spent waiting for an upstream or for the body of the request.",
+        )?,
+    ])
 }
 
 /// Refusals of the control plane's data, with all reasons from the start.
