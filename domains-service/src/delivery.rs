@@ -1,6 +1,6 @@
 //! The worker that delivers webhooks from the outbox.
 //!
-//! Each endpoint gets one attempt at a time, the message first that is due longest; a message that waits for its next attempt
+//! Each endpoint gets one attempt at a time, the oldest due message first; a message that waits for its next attempt
 //! does not delay later ones. A slow receiver therefore holds one of many permits, and a project a bounded number. An
 //! attempt holds a claim of [`CLAIM`] and extends it while it runs, so after a crash any replica repeats the attempt
 //! that soon. While the database is away nothing is sent.

@@ -29,13 +29,13 @@ async fn with_deliveries(store: &Store) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_delivery_of_each_endpoint_that_is_due_longest_is_found() {
+async fn the_oldest_due_delivery_of_each_endpoint_is_found() {
     for (store, _directory) in both().await {
         assert!(store.due_deliveries(NOW).await.unwrap().is_empty());
         with_deliveries(&store).await;
         let due = store.due_deliveries(NOW).await.unwrap();
         let found: Vec<_> = due.iter().map(|due| (due.endpoint.as_str(), due.delivery, due.project.as_str())).collect();
-        assert_eq!(found, [("backlog", 1, "demo"), ("usual", BACKLOG + 4, "demo")]);
+        assert_eq!(found, [("backlog", 1, "demo"), ("usual", BACKLOG + 3, "demo")]);
         query("UPDATE projects SET removed_at = 1").execute(store.writer()).await.unwrap();
         assert!(store.due_deliveries(NOW).await.unwrap().is_empty(), "those of removed projects wait");
     }

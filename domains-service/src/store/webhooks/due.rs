@@ -8,8 +8,9 @@ use super::super::{Store, StoreError};
 /// Endpoints per search for due deliveries.
 const ENDPOINTS_PER_SEARCH: i64 = 1_024;
 
-/// The delivery of each endpoint that is due longest. Looks up one row per endpoint with waiting deliveries, however
-/// many of them wait: one owner's backlog must not slow the searches down.
+/// The oldest delivery of each endpoint among the 64 that are due longest: a message whose attempt was lost in a crash
+/// comes before later ones. Looks up these rows per endpoint, however many wait: one owner's backlog must not slow the
+/// searches down.
 pub(in crate::store) const DUE: &str = "WITH RECURSIVE waiting (endpoint) AS (
          SELECT MIN(endpoint) FROM webhook_deliveries WHERE due_at IS NOT NULL
          UNION ALL
@@ -19,8 +20,9 @@ pub(in crate::store) const DUE: &str = "WITH RECURSIVE waiting (endpoint) AS (
      ), longest (endpoint, due_at, delivery) AS (
          SELECT waiting.endpoint,
              (SELECT MIN(d.due_at) FROM webhook_deliveries d WHERE d.endpoint = waiting.endpoint AND d.due_at <= $1),
-             (SELECT d.id FROM webhook_deliveries d WHERE d.endpoint = waiting.endpoint AND d.due_at <= $1
-              ORDER BY d.due_at, d.id LIMIT 1)
+             (SELECT MIN(first.id) FROM (
+                  SELECT d.id FROM webhook_deliveries d WHERE d.endpoint = waiting.endpoint AND d.due_at <= $1
+                  ORDER BY d.due_at, d.id LIMIT 64) AS first)
          FROM waiting
      )
      SELECT longest.delivery, longest.endpoint, e.project
@@ -29,7 +31,7 @@ pub(in crate::store) const DUE: &str = "WITH RECURSIVE waiting (endpoint) AS (
      ORDER BY longest.due_at, longest.delivery LIMIT $2";
 
 chassis::record! {
-    /// An endpoint for which something is due, and the delivery that is due longest.
+    /// An endpoint for which something is due, and the delivery to attempt.
     #[derive(Clone, Debug)]
     pub(crate) struct DueDelivery {
         pub(crate) delivery: i64,
