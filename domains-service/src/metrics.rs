@@ -70,6 +70,7 @@ pub(crate) const DNS_RESULTS: [&str; 4] = ["ok", "timeout", "unreachable", "malf
 impl Metrics {
     /// Registers all metrics on `registry`, every label at zero.
     pub(crate) fn register(registry: &Registry) -> anyhow::Result<Self> {
+        let (dns_checks, handshake_checks) = checks(registry)?;
         let metrics = Self {
             tasks: Supervisor::register(registry, "domains_task_restarts_total")?,
             states: gauge_vec(registry, "domains_state", "Domains in each state.", &["state"])?,
@@ -84,24 +85,14 @@ impl Metrics {
                 "Domains that went from one state to another.",
                 &["from", "to"],
             )?,
-            dns_checks: counter_vec(
-                registry,
-                "domains_dns_checks_total",
-                "Checks of domains: answered, unanswered by their zone, or without any answer of our resolvers.",
-                &["result"],
-            )?,
+            dns_checks,
             dns_queries: counter_vec(
                 registry,
                 "domains_dns_queries_total",
                 "Questions to DNS, by record type and result.",
                 &["type", "result"],
             )?,
-            handshake_checks: counter_vec(
-                registry,
-                "domains_handshake_checks_total",
-                "Names of handshakes without a certificate: due for a check because of it, not due, or failed.",
-                &["result"],
-            )?,
+            handshake_checks,
             verify_seconds: latency_vec(
                 registry,
                 "domains_verify_seconds",
@@ -227,4 +218,21 @@ impl Metrics {
             self.transitions.with_label_values(&[from.as_str(), to.as_str()]).inc();
         }
     }
+}
+
+/// Checks of domains by result, and names of handshakes by what became of them.
+fn checks(registry: &Registry) -> anyhow::Result<(IntCounterVec, IntCounterVec)> {
+    let dns_checks = counter_vec(
+        registry,
+        "domains_dns_checks_total",
+        "Checks of domains: answered, unanswered by their zone, or without any answer of our resolvers.",
+        &["result"],
+    )?;
+    let handshake_checks = counter_vec(
+        registry,
+        "domains_handshake_checks_total",
+        "Names of handshakes without a certificate: due for a check because of it, not due, or failed.",
+        &["result"],
+    )?;
+    Ok((dns_checks, handshake_checks))
 }
