@@ -1,5 +1,5 @@
 //! The catalogues of codes, and what the documentation says about them: `docs/reference/errors.md` has a heading with
-//! status and party for each, `docs/reference/codes.md` is the table of all of them.
+//! status and party for each, `docs/reference/domain-problems.md` is the table of problems.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,22 +9,17 @@ use domains_service::ProblemCode;
 
 use crate::tree;
 
-/// The page with all codes.
-const TABLE: &str = "docs/reference/codes.md";
+/// The page with the problems of domains.
+const TABLE: &str = "docs/reference/domain-problems.md";
 
-/// Every code of a process, with the heading of its table.
-fn catalogues() -> [(&'static str, Vec<CodeEntry>); 3] {
-    [
-        ("The gateway", Rejection::entries().collect()),
-        ("Orders", orders_service::catalogue().collect()),
-        ("Projects, keys and domains", domains_service::catalogue().collect()),
-    ]
+/// Every code of every process.
+fn catalogues() -> impl Iterator<Item = CodeEntry> {
+    Rejection::entries().chain(orders_service::catalogue()).chain(domains_service::catalogue())
 }
 
 /// What a code means to a client: a code of two processes has one meaning, one status and one party.
 fn meanings() -> BTreeSet<(String, String, String)> {
-    let all = catalogues().into_iter().flat_map(|(_, entries)| entries);
-    all.map(|entry| (entry.code.to_owned(), entry.status.to_string(), entry.blame.to_string())).collect()
+    catalogues().map(|entry| (entry.code.to_owned(), entry.status.to_string(), entry.blame.to_string())).collect()
 }
 
 /// Every heading ``### `code` `` with the status and the party that its next line of text begins with.
@@ -66,21 +61,13 @@ fn every_code_has_its_heading_and_every_heading_its_code() {
     );
 }
 
-/// The page, as the catalogues have it.
+/// The page, as the catalogue has it.
 fn table() -> String {
-    let mut text = "# Codes\n\nEvery code that a response or a domain can have, with who must act and the cause. Generated from the catalogues in the sources;\n\
-                    [errors.md](errors.md) says what to do about each refusal, and a problem of a domain carries its own fix.\n"
+    let mut text = "# Problems of a domain\n\nGenerated from the catalogue in the sources. Each problem carries its own fix.\n\n\
+                    In `problems` of a domain. `you` is the owner of the domain, `us` the operator of the platform, `ca` the certificate authority. An `error`\n\
+                    blocks the domain, a `warning` does not. A single problem can differ: its own `who` and `severity` count.\n\n\
+                    | Code | Severity | Who must act | Cause |\n|---|---|---|---|\n"
         .to_owned();
-    for (heading, mut entries) in catalogues() {
-        entries.sort_by_key(|entry| (entry.status, entry.code));
-        text += &format!("\n## {heading}\n\n| Code | Status | Who must act | Cause |\n|---|---|---|---|\n");
-        for CodeEntry { code, status, blame, cause } in entries {
-            text += &format!("| [`{code}`](errors.md#{code}) | {status} | {blame} | {cause} |\n");
-        }
-    }
-    text += "\n## Problems of a domain\n\nIn `problems` of a domain. `you` is the owner of the domain, `us` the operator of the platform, `ca` the certificate authority. An `error`\n\
-             blocks the domain, a `warning` does not. A single problem can differ: its own `who` and `severity` count.\n\n\
-             | Code | Severity | Who must act | Cause |\n|---|---|---|---|\n";
     for code in ProblemCode::ALL {
         text += &format!("| `{code}` | {} | {} | {} |\n", code.severity(), code.who(), code.cause());
     }
@@ -88,11 +75,11 @@ fn table() -> String {
 }
 
 #[test]
-fn the_table_of_codes_is_that_of_the_catalogues() {
+fn the_table_of_domain_problems_is_that_of_the_catalogue() {
     let table = table();
     if tree::read(TABLE) != table {
-        let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join("codes.md");
+        let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join("domain-problems.md");
         std::fs::write(&made, table).unwrap();
-        panic!("{TABLE} is not what the catalogues say: cp {} {TABLE}", made.display());
+        panic!("{TABLE} is not what the catalogue says: cp {} {TABLE}", made.display());
     }
 }
