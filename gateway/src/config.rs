@@ -199,7 +199,12 @@ fn drain_times(section: &Section<'_>) -> Option<DrainTimes> {
     let lame_duck = section.duration("lame_duck", seconds(5), seconds(0)..=seconds(300));
     let requests = section.duration("requests", seconds(25), seconds(1)..=seconds(3_600));
     let websockets = section.duration("websockets", seconds(5), seconds(0)..=seconds(3_600));
-    Some(DrainTimes { lame_duck: lame_duck?, requests: requests?, websockets: websockets? })
+    let (lame_duck, requests, websockets) = (lame_duck?, requests?, websockets?);
+    if websockets >= requests {
+        section.complain("websockets", "use less than drain.requests: the drain ends then");
+        return None;
+    }
+    Some(DrainTimes { lame_duck, requests, websockets })
 }
 
 /// How long the connections of a listener or an upstream are used.

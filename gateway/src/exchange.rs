@@ -199,7 +199,7 @@ impl<'a> Exchange<'a> {
         let Some(rejection) = client.refusal().or_else(|| forward::rejection(error)) else { return false };
         self.facts.refused = Some(rejection);
         if self.status != 0 {
-            if self.facts.connection.is_grpc {
+            if self.facts.connection.is_grpc && client.may_end_call() {
                 return self.end_call(client, rejection).await;
             }
             client.break_off().await;

@@ -83,6 +83,8 @@ pub(crate) struct Target {
     pub body_bytes_max: u64,
     /// Its permit among the requests in progress; released when the request ends.
     pub permit: Permit,
+    /// Its permit among the WebSockets, if it asks for one; it replaces the other once the upstream has accepted.
+    pub websocket_permit: Option<Permit>,
     /// Its reserved memory; released with the permit.
     #[expect(dead_code, reason = "dropping it releases the memory")]
     pub reservation: Reservation,

@@ -30,6 +30,11 @@ pub(crate) trait Downstream: Send {
     /// An empty head.
     fn head(&self) -> Self::Head;
 
+    /// Whether a response that has begun can end with the status of a gRPC call.
+    fn may_end_call(&self) -> bool {
+        true
+    }
+
     /// Whether the client may switch to another protocol.
     fn may_switch(&self) -> bool;
 

@@ -107,6 +107,11 @@ impl Exchange<'_> {
         client: &mut D,
         out: D::Head,
     ) -> pingora::Result<()> {
+        if let Some(target) = &mut self.facts.upstream.target
+            && let Some(permit) = target.websocket_permit.take()
+        {
+            target.permit = permit;
+        }
         client.switch(out).await?;
         self.status = StatusCode::SWITCHING_PROTOCOLS.as_u16();
         let idle_timeout = self.facts.upstream.forwarded_to().map(|upstream| upstream.settings.websockets.idle_timeout);
@@ -162,13 +167,18 @@ impl<'a, D: Downstream> WebSocketClient<'a, D> {
         }
     }
 
-    /// Closes the WebSocket if the gateway stops and no frame is in progress towards the client. Ready with the bytes for
-    /// the upstream, then with none: the client's side has ended.
-    fn poll_close(&mut self, into: &mut BytesMut, cx: &mut Context<'_>) -> Poll<pingora::Result<usize>> {
+    /// Ready when the gateway stops.
+    fn poll_stopped(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.has_stopped {
             ready!(self.stops.as_mut().poll(cx));
             self.has_stopped = true;
         }
+        Poll::Ready(())
+    }
+
+    /// Closes the WebSocket of a gateway that stops, if no frame is in progress towards the client. Ready with the bytes for
+    /// the upstream, then with none: the client's side has ended.
+    fn poll_close(&mut self, into: &mut BytesMut, cx: &mut Context<'_>) -> Poll<pingora::Result<usize>> {
         if self.state == Closing::No {
             if self.unwritten > 0 || !self.sent.is_between() {
                 return Poll::Pending;
@@ -257,6 +267,15 @@ impl<D: Downstream> Downstream for WebSocketClient<'_, D> {
     }
 
     fn poll_body(&mut self, into: &mut BytesMut, cx: &mut Context<'_>) -> Poll<pingora::Result<usize>> {
+        if !self.has_stopped {
+            let before = into.len();
+            if let Poll::Ready(read) = self.client.poll_body(into, cx) {
+                self.received.pass(into.get(before..).unwrap_or_default());
+                return Poll::Ready(read);
+            }
+        }
+        // Only when the client sends nothing: the look costs more than a message.
+        ready!(self.poll_stopped(cx));
         if let Poll::Ready(closed) = self.poll_close(into, cx) {
             return Poll::Ready(closed);
         }

@@ -12,7 +12,7 @@ use contract::rejection::Rejection;
 use listener::fields::has_underscore;
 use listener::head::has_dot_segments;
 use upstreams::fields::Underscores;
-use upstreams::{Busy, RouteError};
+use upstreams::{Bulkhead, Busy, RouteError};
 
 const TOO_MANY_OF_ADDRESS: &str =
     "Too many requests from your address are in progress here. Retry when some have ended.";
@@ -60,16 +60,20 @@ impl Pipeline {
         // that a later project with the same name is not affected.
         let payer = facts.caller.payer.as_ref().or(facts.project.as_ref()).map(|project| project.uid.clone());
         let visitor = facts.caller.key.is_none().then_some(request.client);
-        let permits = upstream.permits(facts.connection.upgrade);
-        let permit = permits.acquire(payer.as_ref(), visitor).map_err(|busy| match busy {
-            Busy::Upstream => Refusal::new(Rejection::Overloaded),
-            Busy::Project => Refusal::new(Rejection::TooManyInProgress).retry_after(1),
-            Busy::Visitor => {
-                Refusal::new(Rejection::TooManyInProgress).retry_after(1).with_message(TOO_MANY_OF_ADDRESS)
-            }
-        })?;
+        let acquire = |permits: &Bulkhead| permits.acquire(payer.as_ref(), visitor).map_err(too_many);
+        let permit = acquire(upstream.permits(false))?;
+        // Until the upstream has accepted the WebSocket, it is a request in progress as well.
+        let websocket_permit = if facts.connection.upgrade { Some(acquire(upstream.permits(true))?) } else { None };
         let plan = facts.project.as_ref().map(|project| project.plan);
         let reservation = self.overload.reserve(plan, payer.as_ref()).ok_or(Rejection::Overloaded)?;
-        Ok(Target { upstream: upstream.clone(), body_bytes_max, permit, reservation })
+        Ok(Target { upstream: upstream.clone(), body_bytes_max, permit, websocket_permit, reservation })
+    }
+}
+
+fn too_many(busy: Busy) -> Refusal {
+    match busy {
+        Busy::Upstream => Refusal::new(Rejection::Overloaded),
+        Busy::Project => Refusal::new(Rejection::TooManyInProgress).retry_after(1),
+        Busy::Visitor => Refusal::new(Rejection::TooManyInProgress).retry_after(1).with_message(TOO_MANY_OF_ADDRESS),
     }
 }

@@ -164,6 +164,8 @@ pub(crate) struct GrpcWebHead<H> {
     head: H,
     form: Form,
     is_call: bool,
+    /// The status has no body that could be translated.
+    is_bodiless: bool,
     length: Option<Bytes>,
     is_chunked: bool,
 }
@@ -182,6 +184,7 @@ impl<H: ResponseSink> GrpcWebHead<H> {
 
 impl<H: ResponseSink> ResponseSink for GrpcWebHead<H> {
     fn status(&mut self, status: StatusCode, reason: &str) -> pingora::Result<()> {
+        self.is_bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         self.head.status(status, reason)
     }
 
@@ -194,7 +197,7 @@ impl<H: ResponseSink> ResponseSink for GrpcWebHead<H> {
             self.is_chunked = true;
             return Ok(());
         }
-        let is_kind = name.eq_ignore_ascii_case("content-type");
+        let is_kind = name.eq_ignore_ascii_case("content-type") && !self.is_bodiless;
         match value.strip_prefix(GRPC).filter(|suffix| is_kind && begins_suffix(suffix)) {
             Some(suffix) => {
                 self.is_call = true;
@@ -212,7 +215,12 @@ impl<D: Downstream> Downstream for GrpcWebClient<'_, D> {
     const TAKES_TRAILERS: bool = true;
 
     fn head(&self) -> Self::Head {
-        GrpcWebHead { head: self.client.head(), form: self.form, is_call: false, length: None, is_chunked: false }
+        let (head, form) = (self.client.head(), self.form);
+        GrpcWebHead { head, form, is_call: false, is_bodiless: false, length: None, is_chunked: false }
+    }
+
+    fn may_end_call(&self) -> bool {
+        self.is_call
     }
 
     fn may_switch(&self) -> bool {
