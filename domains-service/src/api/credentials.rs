@@ -85,7 +85,7 @@ pub(super) async fn create(
 ) -> Result<Response, ApiError> {
     let days = wanted.days()?;
     let NewCredential { kind, name, .. } = wanted;
-    let credential = Secret::generate().map_err(|_| Code::InternalError.refuse("There is no randomness."))?;
+    let credential = Secret::generate().map_err(|_| Code::InternalError.refuse("Cannot generate a secret."))?;
     let mut write = app.core.store.write().await?;
     write.confirm(&maker).await?;
     let expires_at = days.map(|days| write.now().plus(i64::from(days) * DAY_MILLIS));
@@ -93,11 +93,11 @@ pub(super) async fn create(
     let enrolled = write.enrol(&Enrolment { kind, name: &name, digest: &digest, expires_at, from }).await?;
     enrolled.map_err(|why| match why {
         NotEnrolled::TooMany => {
-            Code::CredentialExists.refuse("There are as many of this kind as there may be. Revoke one first.")
+            Code::CredentialExists.refuse("The maximum of credentials of this kind is reached. Revoke one first.")
         }
         // The others cannot be: the credential was made a moment ago.
         _ => Code::CredentialExists
-            .refuse(format!("There is one called {name:?}. Revoke it first, or choose another name.")),
+            .refuse(format!("The credential {name:?} exists. Revoke it first, or choose another name.")),
     })?;
     write.commit().await?;
     learn(&app).await;

@@ -68,7 +68,7 @@ pub(super) async fn feed(
 ) -> Result<Response, ApiError> {
     let node = params.text("node").unwrap_or_default().to_owned();
     if node.is_empty() || node.len() > NODE_BYTES_MAX {
-        return Err(Code::InvalidQuery.refuse("Say who follows: node=NAME.").into());
+        return Err(Code::InvalidQuery.refuse("Name the gateway's process: node=NAME.").into());
     }
     let node = edge.node(&node);
     let after = Revision(params.value("after", 0, "a revision")?);
@@ -208,7 +208,7 @@ fn refuse_revision(app: &App, report: &NodeReport) -> ApiError {
         "refused a gateway's report: its revision does not exist. Withdrawals wait for this gateway. If no older \
          database was restored, its credential may be stolen: run `tollhouse node revoke`"
     );
-    Code::UnknownRevision.refuse(format!("There is no revision {}.", report.applied)).into()
+    Code::UnknownRevision.refuse(format!("The database has no revision {}.", report.applied)).into()
 }
 
 /// Whether this is the identity of a data directory.
