@@ -40,7 +40,7 @@ impl Gateways {
             tracing::warn!(
                 revision = revision.0,
                 gateways = learnt.lagging.join(", "),
-                "these gateways have not applied a change in time"
+                "gateways have not applied a change in time; not waiting for them"
             );
         }
         Ok(())
@@ -76,7 +76,7 @@ impl Gateways {
         if !gateways.is_empty() {
             tracing::warn!(
                 gateways = gateways.join(", "),
-                "these gateways applied revisions that the change log lacks; withdrawals wait until each reports again"
+                "gateways applied revisions that the change log lacks; withdrawals wait until each reports again"
             );
         }
     }

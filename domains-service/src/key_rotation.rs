@@ -110,8 +110,8 @@ async fn log_damaged(core: &Core, name: &str) -> Result<(), StoreError> {
             table = table.as_str(),
             row,
             secret = name,
-            "skipped a row that no sealing secret opens; all others are in use. If its secret was removed, put it back into \
-             sealing_secret_file. If the row is damaged, remove and add the domain, rotate the webhook's secret, or \
+            "skipped a row that no sealing secret decrypts; other rows are used. If its secret was removed, put it back \
+             into sealing_secret_file. If the row is damaged, remove and add the domain, rotate the webhook's secret, or \
              delete the row of the order or account"
         );
     }

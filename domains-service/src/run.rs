@@ -126,9 +126,9 @@ pub async fn start_in(
     for settings in &config.authorities {
         let authority = AcmeAuthority::new(settings.clone(), records.clone());
         let authority = authority.with_context(|| format!("the certificate authority {:?}", settings.name))?;
-        // An account that cannot be read is found out again, with its reason, at the first order.
+        // The first order reads the account again, and fails with the reason.
         if let Err(error) = authority.load_account().await {
-            tracing::warn!(authority = settings.name, error = format!("{error:#}"), "the account is not known yet");
+            tracing::warn!(authority = settings.name, error = format!("{error:#}"), "cannot read the account yet");
         }
         authorities.public.push(Arc::new(authority));
     }
@@ -173,7 +173,7 @@ pub async fn start_in(
     let task = tokio::spawn(async move {
         let mut result = tokio::select! {
             () = shutdown.begun() => Ok(()),
-            // The process is started anew.
+            // The process is started again.
             Some(ended) = parts.join_next() => ended.context("a listener broke off").and_then(|ended| ended),
         };
         shutdown.begin();
@@ -243,7 +243,7 @@ fn admin_router(app: &Arc<App>, health: &Health, registry: Registry) -> axum::Ro
                 if request.uri().path() == "/metrics"
                     && let Err(error) = worker::measure(&app.core, &app.gateways).await
                 {
-                    tracing::warn!(%error, "gauges are out of date: the database does not answer");
+                    tracing::warn!(%error, "could not update the gauges of /metrics; showing older values");
                 }
                 next.run(request).await
             }

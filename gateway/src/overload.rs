@@ -171,7 +171,7 @@ impl Overload {
                 from = before.as_str(),
                 to = stage.as_str(),
                 thousandths,
-                "the stage of load shedding changed"
+                "changed the stage of load shedding"
             );
         }
         if before < Stage::Pressing && stage >= Stage::Pressing {

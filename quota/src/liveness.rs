@@ -66,7 +66,7 @@ impl Quota {
             }
         });
         if tokio::time::timeout(HAND_BACK_BUDGET, all).await.is_err() {
-            tracing::warn!("could not hand back all units to the quota store; they stay charged");
+            tracing::warn!("could not return all units to the quota store; they stay charged");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The upstreams: named backends of the configuration, with their endpoints, routes, connections and limits.
+//! The upstreams: named services of the configuration, with their endpoints, routes, connections and limits.
 
 mod address;
 mod host_port;

@@ -85,7 +85,7 @@ pub(super) async fn create(
 ) -> Result<Response, ApiError> {
     let days = wanted.days()?;
     let NewCredential { kind, name, .. } = wanted;
-    let credential = Secret::generate().map_err(|_| Code::InternalError.refuse("There is no randomness."))?;
+    let credential = Secret::generate().map_err(|_| Code::InternalError.refuse("Cannot generate a secret."))?;
     let mut write = app.core.store.write().await?;
     write.confirm(&maker).await?;
     let expires_at = days.map(|days| write.now().plus(i64::from(days) * DAY_MILLIS));
@@ -93,11 +93,11 @@ pub(super) async fn create(
     let enrolled = write.enrol(&Enrolment { kind, name: &name, digest: &digest, expires_at, from }).await?;
     enrolled.map_err(|why| match why {
         NotEnrolled::TooMany => {
-            Code::CredentialExists.refuse("There are as many of this kind as there may be. Revoke one first.")
+            Code::CredentialExists.refuse("The maximum of credentials of this kind is reached. Revoke one first.")
         }
         // The others cannot be: the credential was made a moment ago.
         _ => Code::CredentialExists
-            .refuse(format!("There is one called {name:?}. Revoke it first, or choose another name.")),
+            .refuse(format!("The credential {name:?} exists. Revoke it first, or choose another name.")),
     })?;
     write.commit().await?;
     learn(&app).await;
@@ -218,11 +218,10 @@ async fn forget_signatures(app: &App, gateways: &[&str]) -> Result<(), ApiError>
     tracing::error!(
         gateways = gateways.join(", "),
         error = format!("{error:#}"),
-        "services accept identities of the revoked gateways until the keys of the gateways can be read again; see that the \
-         database answers"
+        "could not read the gateways' keys; services still accept the revoked identities. Check the database"
     );
-    let message = "The credential is revoked. Services accept what it signs until the database answers again: look at the log \
-                   of the control plane.";
+    let message = "The credential is revoked, but services accept its identity tokens until the database answers again. \
+                   See the log of the control plane.";
     Err(Code::StorageUnavailable.refuse(message).into())
 }
 
@@ -265,11 +264,11 @@ pub(super) async fn rotate(
     Extension(actor): Extension<Credential>,
 ) -> Result<Response, ApiError> {
     keyring::renew(&app.core, true).await.map_err(|error| {
-        tracing::error!(error = format!("{error:#}"), "the keys of the gateways could not be replaced");
+        tracing::error!(error = format!("{error:#}"), "could not replace the keys of the gateways");
         Code::StorageUnavailable.refuse("The keys of the gateways could not be replaced.")
     })?;
     learn(&app).await;
-    tracing::warn!(actor = actor.name, "the keys of all gateways were replaced");
+    tracing::warn!(actor = actor.name, "replaced the keys of all gateways");
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -284,7 +283,7 @@ pub(super) async fn pass(
         let message = "Name a service, {\"service\": \"orders-service\"}, or a gateway, {\"gateway\": \"gateway-1\"}.";
         return Err(Code::InvalidBody.refuse(message).into());
     }
-    tracing::info!(actor = actor.name, to = to.audience(), "an operator has a pass");
+    tracing::info!(actor = actor.name, to = to.audience(), "issued a pass to an operator");
     let pass = guard::pass(&app.gateways.pass_key, &to, app.core.clock.now_seconds());
     Ok((StatusCode::CREATED, axum::Json(Pass { pass })).into_response())
 }

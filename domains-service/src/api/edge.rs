@@ -68,7 +68,7 @@ pub(super) async fn feed(
 ) -> Result<Response, ApiError> {
     let node = params.text("node").unwrap_or_default().to_owned();
     if node.is_empty() || node.len() > NODE_BYTES_MAX {
-        return Err(Code::InvalidQuery.refuse("Say who follows: node=NAME.").into());
+        return Err(Code::InvalidQuery.refuse("Name the gateway's process: node=NAME.").into());
     }
     let node = edge.node(&node);
     let after = Revision(params.value("after", 0, "a revision")?);
@@ -98,8 +98,8 @@ pub(super) async fn feed(
     tokio::spawn(async move {
         let _permit = permit;
         match feed::serve(follower, shutdown).await {
-            Ok(()) | Err(Ended::Left) => tracing::debug!(node, "a follower left"),
-            Err(error) => tracing::warn!(node, %error, "a follower was dropped"),
+            Ok(()) | Err(Ended::Left) => tracing::debug!(node, "a gateway closed its change stream"),
+            Err(error) => tracing::warn!(node, %error, "ended a gateway's change stream; it reconnects"),
         }
     });
     let headers = [(header::CONTENT_TYPE, "application/x-ndjson"), (header::CACHE_CONTROL, "no-store")];
@@ -117,8 +117,8 @@ fn refuse_history(app: &App, node: &str, after: Revision, newest: Revision) -> R
         node,
         revision = after.0,
         newest = newest.0,
-        "a gateway that followed another history of the database was refused. It serves what it knew. Put the right \
-         database back, or run `tollhouse node accept`"
+        "refused a gateway: this database lacks the revision that it applied last. It serves its last good state. \
+         Restore the right database, or run `tollhouse node accept`"
     );
     let message = format!("This database has no revision {after} with this mark; its newest revision is {newest}.");
     Code::History.refuse(message)
@@ -191,10 +191,10 @@ async fn admit(app: &App, permits: &Permits, edge: &Credential, node: &str) -> R
     tracing::warn!(
         node,
         processes_max = NODES_OF_ONE_MAX,
-        "a process of a gateway was refused: as many with its credential are on record as may be. If you do not know them, \
-         run `tollhouse node revoke`"
+        "refused a gateway process: the maximum of processes is registered with its credential. If you do not know \
+         these processes, run `tollhouse node revoke`"
     );
-    let message = format!("{NODES_OF_ONE_MAX} processes with this credential are on record; no other is taken.");
+    let message = format!("{NODES_OF_ONE_MAX} processes are registered with this credential, the maximum.");
     Err(Code::TooManyProcesses.refuse(message).into())
 }
 
@@ -205,10 +205,10 @@ fn refuse_revision(app: &App, report: &NodeReport) -> ApiError {
     tracing::warn!(
         node = report.node,
         revision = report.applied.0,
-        "a gateway's report was refused: there is no such revision. From now on withdrawals wait for it. If the database \
-         was not put back, its credential may be stolen: run `tollhouse node revoke`"
+        "refused a gateway's report: its revision does not exist. Withdrawals wait for this gateway. If no older \
+         database was restored, its credential may be stolen: run `tollhouse node revoke`"
     );
-    Code::UnknownRevision.refuse(format!("There is no revision {}.", report.applied)).into()
+    Code::UnknownRevision.refuse(format!("The database has no revision {}.", report.applied)).into()
 }
 
 /// Whether this is the identity of a data directory.
@@ -278,10 +278,10 @@ fn taken(node: &str, has_room: bool, what: &'static str) -> Result<Response, Api
     tracing::warn!(
         node,
         what,
-        "a report of a gateway was refused: as many processes as may be have reported the same, with its credential or in all. \
-         If you do not know them, run `tollhouse node revoke`"
+        "refused a gateway's report: the maximum of processes, of its credential or of all gateways, has reported. If \
+         you do not know these processes, run `tollhouse node revoke`"
     );
-    let message = format!("There is no room for the {what} of one more process. What there was room for is taken.");
+    let message = format!("Too many processes report {what}. Reports of earlier processes are kept.");
     Err(Code::TooManyProcesses.refuse(message).into())
 }
 

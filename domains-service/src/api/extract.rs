@@ -77,12 +77,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
         let must_say = *request.method() == Method::PATCH;
         let bytes = to_bytes(request.into_body(), BODY_BYTES_MAX).await.map_err(|_| of_body(BodyError::Broken))?;
         if bytes.is_empty() && must_say {
-            return Err(Code::InvalidBody.refuse("Say what to change, as a JSON object.").into());
+            return Err(Code::InvalidBody.refuse("Send the changes as a JSON object.").into());
         }
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
-        chassis::json::object(text).map(Self).map_err(|error| {
-            Code::InvalidBody.refuse(format!("The body is not what is expected here: {error}.")).into()
-        })
+        chassis::json::object(text)
+            .map(Self)
+            .map_err(|error| Code::InvalidBody.refuse(format!("The body is invalid: {error}.")).into())
     }
 }
 

@@ -103,7 +103,7 @@ pub(super) async fn create(
         return Err(Code::InvalidBody.refuse("expires_at lies in the past.").into());
     }
     if !actor.may_grant(&scopes) {
-        return Err(Code::ScopeNotGrantable.refuse("A key cannot give scopes that it does not have.").into());
+        return Err(Code::ScopeNotGrantable.refuse("A key cannot grant scopes that it does not have.").into());
     }
     let mut write = app.core.store.write().await?;
     project_exists(&mut write, &project).await?;
@@ -153,7 +153,7 @@ pub(super) async fn rotate(
         return Err(Code::RecordUnreadable.refuse(message).into());
     }
     if !actor.may_grant(&old.scopes) {
-        return Err(Code::ScopeNotGrantable.refuse("A key cannot rotate one that may do more than itself.").into());
+        return Err(Code::ScopeNotGrantable.refuse("A key cannot rotate a key with more scopes than its own.").into());
     }
     room_for_one(&mut write, &project, u64::from(overlap == 0)).await?;
     let (new, secret) =
@@ -190,7 +190,7 @@ pub(super) async fn revoke(
     let mut write = app.core.store.write().await?;
     let mut key = find(&mut write, &project, &key).await?;
     if !actor.may_grant(&key.scopes) {
-        return Err(Code::ScopeNotGrantable.refuse("A key cannot revoke one that may do more than itself.").into());
+        return Err(Code::ScopeNotGrantable.refuse("A key cannot revoke a key with more scopes than its own.").into());
     }
     let id = key.id.clone();
     let withdrawal = (&[What::Key][..], id.as_str());

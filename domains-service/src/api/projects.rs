@@ -112,7 +112,7 @@ pub(super) async fn create(
     let name: ProjectId = wanted.id.parse().map_err(|error| invalid("id", error))?;
     let upstream: UpstreamName = wanted.upstream.parse().map_err(|error| invalid("upstream", error))?;
     if RESERVED_LABELS.contains(&name.as_str()) {
-        return Err(Code::ProjectReserved.refuse("The platform itself speaks at this name; choose another.").into());
+        return Err(Code::ProjectReserved.refuse("The platform uses this name. Choose another name.").into());
     }
     if app.core.settings.platform.child(name.as_str()).is_err() {
         return Err(Code::InvalidProject.refuse("The project's hostname would be too long.").into());
@@ -121,7 +121,7 @@ pub(super) async fn create(
     app.core.store.repair_projects(Some(&name)).await?;
     let mut write = app.core.store.write().await?;
     if projects::find_named(write.connection(), &name).await?.is_some() {
-        return Err(Code::ProjectExists.refuse("There is a project of this name.").into());
+        return Err(Code::ProjectExists.refuse("A project of this name exists.").into());
     }
     let now = write.now();
     let salt = chassis::random::bytes::<16>()?;

@@ -98,7 +98,7 @@ pub(super) async fn restore(
     let mut write = app.core.store.write().await?;
     let now = write.now();
     if find_named(write.connection(), &name).await?.is_some() {
-        let message = "There is a project of this name. Remove it first; both are kept then.";
+        let message = "A project of this name exists. Remove it first; both are kept then.";
         return Err(Code::ProjectExists.refuse(message).into());
     }
     let removed = find_removed(write.connection(), &name).await?;

@@ -44,9 +44,9 @@ pub(super) async fn take_order_events(
         return Err(Code::InsufficientScope.refuse(format!("Events of orders come from {ORDERS_SERVICE}.")).into());
     }
     let events: OrderEvents = serde_json::from_slice(&body)
-        .map_err(|error| Code::InvalidBody.refuse(format!("These are no events: {error}.")))?;
+        .map_err(|error| Code::InvalidBody.refuse(format!("The body is not a list of events: {error}.")))?;
     if !events.is_sound() {
-        return Err(Code::InvalidBody.refuse("Something in these events is out of its bounds.").into());
+        return Err(Code::InvalidBody.refuse("A value of these events is out of bounds.").into());
     }
     for some in events.events.chunks(webhooks::EVENTS_PER_WRITE) {
         let mut write = app.core.store.write().await?;
@@ -73,7 +73,7 @@ pub(super) async fn erased(
     body: Bytes,
 ) -> Result<Response, ApiError> {
     let done: Erasures = serde_json::from_slice(&body)
-        .map_err(|error| Code::InvalidBody.refuse(format!("These are no projects: {error}.")))?;
+        .map_err(|error| Code::InvalidBody.refuse(format!("The body is not a list of projects: {error}.")))?;
     let mut write = app.core.store.write().await?;
     for project in done.projects.iter().take(ERASURES_MAX) {
         projects::record_erased(write.connection(), project, &service.name).await?;
@@ -101,7 +101,7 @@ pub(super) async fn known_project(State(app): State<Arc<App>>, Path([project]): 
 /// `GET /internal/trust`: the keys that the service trusts.
 pub(super) async fn trust(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let identities = keyring::identities(&app.core, &app.gateways).await.map_err(|error| {
-        tracing::error!(error = format!("{error:#}"), "the keys of the gateways cannot be read");
+        tracing::error!(error = format!("{error:#}"), "could not read the keys of the gateways");
         Code::StorageUnavailable.refuse("The database does not answer.")
     })?;
     Ok(axum::Json(Trust { gateways: identities.public.clone(), operators: app.gateways.passes() }).into_response())

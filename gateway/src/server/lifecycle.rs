@@ -90,7 +90,7 @@ impl DataPlane {
         };
         tracing::error!(
             listener = name,
-            "listener panicked; draining and ending the process, so that it is started anew"
+            "a listener panicked; draining and ending the process, so that its supervisor restarts it"
         );
         shutdown.begin();
         anyhow::bail!("the {name} listener panicked")

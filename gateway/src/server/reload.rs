@@ -78,7 +78,7 @@ impl Reload {
                 Ok(config) => self.take(config).await,
                 Err(error) => {
                     tracing::error!(error = format!("{error:#}"), "refused the new settings; keeping the old ones");
-                    self.refuse("it has mistakes, which the gateway's log names");
+                    self.refuse("it has mistakes; the gateway's log lists them");
                 }
             }
         }

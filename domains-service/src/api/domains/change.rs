@@ -113,10 +113,10 @@ pub(super) async fn permit_redirect(write: &mut Write, domain: &Domain, rule: &R
     permit(&node(domain), target.as_ref(), others).map_err(|error| {
         let refusal = match error {
             RedirectError::Loop(why) => {
-                Code::RedirectLoop.refuse(format!("Visitors would be sent more than once: {why}."))
+                Code::RedirectLoop.refuse(format!("The redirect would loop or take two hops: {why}."))
             }
             RedirectError::Inactive(why) => {
-                Code::RedirectTargetInactive.refuse(format!("Visitors would find nothing: {why}."))
+                Code::RedirectTargetInactive.refuse(format!("The redirect's target is not served: {why}."))
             }
             RedirectError::Primary => Code::PrimaryInUse
                 .refuse("This is the primary domain, which serves. Make another domain the primary one first."),

@@ -177,8 +177,8 @@ async fn run<F>(
         if AssertUnwindSafe(write(waiting)).catch_unwind().await.is_err() {
             tracing::error!(
                 changes = taken,
-                "writing changes panicked; their requests failed, later changes are written. This is a defect: report it \
-                 with the panic's place, which standard error has"
+                "writing changes panicked; their requests failed, later changes are written. Report this defect, with \
+                 the panic's source line on standard error"
             );
         }
     }
