@@ -198,7 +198,8 @@ fn drain_times(section: &Section<'_>) -> Option<DrainTimes> {
     let seconds = Duration::from_secs;
     let lame_duck = section.duration("lame_duck", seconds(5), seconds(0)..=seconds(300));
     let requests = section.duration("requests", seconds(25), seconds(1)..=seconds(3_600));
-    let websockets = section.duration("websockets", seconds(5), seconds(0)..=seconds(3_600));
+    let usual = requests.map_or(seconds(5), |requests| seconds(5).min(requests / 2));
+    let websockets = section.duration("websockets", usual, seconds(0)..=seconds(3_600));
     let (lame_duck, requests, websockets) = (lame_duck?, requests?, websockets?);
     if websockets >= requests {
         section.complain("websockets", "use less than drain.requests: the drain ends then");

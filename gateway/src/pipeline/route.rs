@@ -1,6 +1,8 @@
 //! Checks path, method and body against the upstream's routes, and acquires a permit for a request in progress and
 //! memory for it.
 
+use std::sync::Arc;
+
 use http::Method;
 
 use super::Pipeline;
@@ -60,7 +62,7 @@ impl Pipeline {
         // that a later project with the same name is not affected.
         let payer = facts.caller.payer.as_ref().or(facts.project.as_ref()).map(|project| project.uid.clone());
         let visitor = facts.caller.key.is_none().then_some(request.client);
-        let acquire = |permits: &Bulkhead| permits.acquire(payer.as_ref(), visitor).map_err(too_many);
+        let acquire = |permits: &Arc<Bulkhead>| permits.acquire(payer.as_ref(), visitor).map_err(too_many);
         let permit = acquire(upstream.permits(false))?;
         // Until the upstream has accepted the WebSocket, it is a request in progress as well.
         let websocket_permit = if facts.connection.upgrade { Some(acquire(upstream.permits(true))?) } else { None };

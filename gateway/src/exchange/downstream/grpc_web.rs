@@ -371,6 +371,7 @@ mod tests {
                 head: Http1Head::new(false),
                 form: Form::Text,
                 is_call: false,
+                is_bodiless: false,
                 length: None,
                 is_chunked: false,
             };
