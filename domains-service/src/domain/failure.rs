@@ -93,6 +93,11 @@ impl IssueError {
         matches!(self, Self::Queued { .. } | Self::NoGateway)
     }
 
+    /// Whether the name keeps its place in our queue: the authority has not answered for it.
+    pub(crate) const fn keeps_place(&self) -> bool {
+        self.is_turn() || matches!(self, Self::Away { .. })
+    }
+
     /// The text for the domain's owner. It contains no text of the network, the operating system or another server.
     pub(crate) fn phrase(&self) -> &'static str {
         match self {

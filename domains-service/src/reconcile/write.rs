@@ -44,6 +44,7 @@ pub(super) async fn apply(
                 acme::forget_order(write.connection(), &authority, &domain.name).await?;
             }
             Action::LeaveQueue => queue::leave(write.connection(), &domain.name, &domain.project.uid).await?,
+            Action::LeaveQueueAt(authority) => queue::leave_one(write.connection(), &authority, &domain.name).await?,
             Action::WithdrawChallenges => publish::withdraw_challenges(&mut write, &domain.name).await?,
             Action::Order(permitted) => order = Some(permitted),
         }

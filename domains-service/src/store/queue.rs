@@ -1,12 +1,13 @@
 //! Certificate orders: the used part of the authorities' limits, and the names that wait for them.
 //!
 //! A name that waits has one row at an authority, in the queue for one limit: the one that has room last. Its place is
-//! its number among the rows of the queue by time. A row is written when the wait begins, and deleted with the order,
-//! with the domain, or when the name's records no longer pass. While a name waits nothing is written: [`Store::offer`]
+//! its number among the rows of the queue by time. A row is written when the wait begins, and deleted when the
+//! authority makes or refuses the order, with the domain, or when the name's records no longer pass. While a name waits nothing is written: [`Store::offer`]
 //! makes the first names of a queue due when the limit has room for them.
 //!
-//! An order takes its units when it is admitted, and keeps its row until the authority has made the order. A name whose
-//! turn fell into an outage of the authority is thus still the first afterwards.
+//! An order takes its units when it is admitted, and keeps its row until the authority has made or refused the order. A
+//! name whose turn fell into an outage of the authority is thus still the first afterwards. A refused name waits by its
+//! own schedule, and then at the end of the queue.
 
 use chassis::sql::{Connection, Found, query, query_as, query_scalar};
 use contract::hostname::Hostname;
@@ -335,8 +336,8 @@ pub(crate) async fn leave(
     Ok(())
 }
 
-/// Ends the wait of a name at one authority: the authority has made the order.
-pub(super) async fn leave_one(
+/// Ends the wait of a name at one authority: the authority has made the order, or refused it.
+pub(crate) async fn leave_one(
     connection: &mut Connection,
     authority: &str,
     hostname: &Hostname,
