@@ -187,12 +187,13 @@ impl Store {
             }
         }
         let Some((at, ahead, demand)) = last else {
+            // Should the order not be made, the name waits where it would have waited next. One that takes nothing has
+            // nothing to keep: without a row the same name's next application is counted.
+            if let Some((_, demand)) = tightest.filter(|_| !taken.is_empty()) {
+                put(&mut write, of, (demand.kind, &demand.name), since, now).await?;
+            }
             for (name, free_at) in taken {
                 set_free_at(&mut write, name, free_at).await?;
-            }
-            // Should the order not be made, the name waits where it would have waited next.
-            if let Some((_, demand)) = tightest {
-                put(&mut write, of, (demand.kind, &demand.name), since, now).await?;
             }
             write.commit().await?;
             return Ok(Ok(()));

@@ -97,6 +97,23 @@ async fn a_turn_that_leads_to_no_order_is_kept_and_delays_no_other_meanwhile() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_exempt_order_that_is_not_made_exempts_no_other() {
+    for (store, _directory) in both().await {
+        for text in ["a", "b"] {
+            assert_eq!(apply(&store, text).await, 0);
+            ordered(&store, text).await;
+        }
+        // The authority makes no order that replaces a certificate, so the renewal is an order like any other.
+        let exempt = Demand { kind: QueueKind::Failures, takes: false, ..demand("failures") };
+        assert_eq!(apply_with(&store, "c", &[exempt.clone()]).await, 0);
+        assert_eq!(apply(&store, "c").await, 1, "it has no unit");
+        // It asks again at its turn, and does not lose its place by that.
+        assert_eq!((apply(&store, "d").await, apply_with(&store, "c", &[exempt]).await), (2, 0));
+        assert_eq!((apply(&store, "c").await, apply(&store, "d").await), (1, 2));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_name_waits_in_the_queue_of_the_limit_that_has_room_last_and_blocks_no_other() {
     for (store, _directory) in both().await {
         let account = || {
