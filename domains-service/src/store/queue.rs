@@ -200,8 +200,8 @@ impl Store {
         };
         if waiting.is_none_or(|row| row.queue != demand.name || row.admitted_at != UnixMillis::default()) {
             put(&mut write, of, (demand.kind, &demand.name), since, UnixMillis::default()).await?;
-            write.commit().await?;
         }
+        write.commit().await?; // also a repaired limit
         Ok(Err(QueuePlace { number: ahead + 1, at: Some(at) }))
     }
 
@@ -222,14 +222,17 @@ impl Store {
     /// happened.
     pub(crate) async fn take(&self, demands: &[Demand]) -> Result<bool, StoreError> {
         let mut write = self.write().await?;
-        let now = write.now();
+        let (now, mut taken) = (write.now(), Vec::new());
         for demand in demands {
             let free_at = free_by(&mut write, &demand.name, demand.limit).await?;
-            let Ok(free_at) = admit(free_at, now, demand.limit) else { return Ok(false) };
-            set_free_at(&mut write, &demand.name, free_at).await?;
+            taken.extend(admit(free_at, now, demand.limit).ok().map(|free_at| (&demand.name, free_at)));
         }
-        write.commit().await?;
-        Ok(true)
+        let have_room = taken.len() == demands.len();
+        for (name, free_at) in taken.into_iter().filter(|_| have_room) {
+            set_free_at(&mut write, name, free_at).await?;
+        }
+        write.commit().await?; // also a repaired limit
+        Ok(have_room)
     }
 
     /// The queues of one kind at an authority with names to make due, and when the limit of each is free; those that have

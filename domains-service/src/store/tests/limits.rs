@@ -27,6 +27,16 @@ async fn a_limit_that_is_free_later_than_it_can_be_is_free_when_it_can_be() {
             let place = store.admit(applicant, std::slice::from_ref(&demand)).await.unwrap().unwrap_err();
             assert_eq!((place.number, place.at), (1, Some(NOW.plus(1_000))), "{damaged}");
             assert_eq!(free_at(&store, &demand.name).await, NOW.0 + 3_000);
+            // The repair stays, also when nothing else is written.
+            for takes in [false, true] {
+                query(text).bind(damaged).bind(&demand.name).execute(store.writer()).await.unwrap();
+                if takes {
+                    assert!(!store.take(std::slice::from_ref(&demand)).await.unwrap());
+                } else {
+                    store.admit(applicant, std::slice::from_ref(&demand)).await.unwrap().unwrap_err();
+                }
+                assert_eq!(free_at(&store, &demand.name).await, NOW.0 + 3_000, "{damaged}");
+            }
             store.clock = Arc::new(ManualClock::at(NOW.plus(1_000)));
             assert_eq!(store.admit(applicant, std::slice::from_ref(&demand)).await.unwrap(), Ok(()), "{damaged}");
         }
