@@ -41,6 +41,8 @@ pub enum IssueError {
     Queued {
         /// Its number in the queue, from 1.
         number: i64,
+        /// Whether the limit is its owner's alone: of the project, the registered domain or the name.
+        is_own: bool,
     },
     /// The authority does not answer, or fails every request. This says nothing about the name.
     #[error("the certificate authority does not answer: {message}")]

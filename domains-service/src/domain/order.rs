@@ -219,7 +219,8 @@ pub(crate) fn unissued(mut domain: Domain, round: Round, now: UnixMillis, jitter
     let problem = Problem::new(code, domain.name.as_str(), message, fix(code, was_asked));
     let problem = if is_attempt { problem.holding_up() } else { problem.waiting() };
     domain.problems.push(problem.until(next).seen([], observed));
-    domain.record_wait(true, now);
+    // The wait begins at its turn if it waits behind its owner's own orders.
+    domain.record_wait(!matches!(verdict, Verdict::Refused(IssueError::Queued { is_own: true, .. })), now);
     domain.due_at = due_at(&domain, now, jitter);
     let mut actions = Vec::new();
     // A place that is kept without a wait for it would stop the names behind it.

@@ -158,7 +158,7 @@ impl Store {
         &self,
         of: Applicant<'_>,
         demands: &[Demand],
-    ) -> Result<Result<(), QueuePlace>, StoreError> {
+    ) -> Result<Result<(), (QueueKind, QueuePlace)>, StoreError> {
         let mut write = self.write().await?;
         let now = write.now();
         let waiting = find(write.connection(), of).await?;
@@ -202,7 +202,7 @@ impl Store {
             put(&mut write, of, (demand.kind, &demand.name), since, UnixMillis::default()).await?;
         }
         write.commit().await?; // also a repaired limit
-        Ok(Err(QueuePlace { number: ahead + 1, at: Some(at) }))
+        Ok(Err((demand.kind, QueuePlace { number: ahead + 1, at: Some(at) })))
     }
 
     /// The name waits until a gateway is live. It keeps its place if it waits already.

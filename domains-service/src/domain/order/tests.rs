@@ -25,7 +25,7 @@ fn limited(seconds: i64) -> IssueError {
     IssueError::RateLimited { until: Some(later(seconds)), message: text() }
 }
 
-const QUEUED: IssueError = IssueError::Queued { number: 1 };
+const QUEUED: IssueError = IssueError::Queued { number: 1, is_own: false };
 
 fn edge_unreachable(seconds: i64) -> IssueError {
     IssueError::EdgeUnreachable { until: later(seconds), message: text() }
@@ -118,6 +118,14 @@ fn a_name_without_an_authority_gets_a_problem_that_says_so() {
     assert_eq!(domain.problems[0].message, "No certificate authority is configured for this name.");
     assert!(domain.problems[0].fix.contains("operator of the platform"));
     assert_eq!(words(&actions), "leavequeue domain.certificate.failed save");
+}
+
+#[test]
+fn a_wait_behind_the_owners_own_orders_is_no_wait_for_an_operator() {
+    for (is_own, waits_since) in [(true, None), (false, Some(NOW))] {
+        let (domain, _) = after(vec![IssueError::Queued { number: 1, is_own }]);
+        assert_eq!(domain.waits_since, waits_since, "{is_own}");
+    }
 }
 
 #[test]

@@ -96,7 +96,7 @@ impl Says {
                 OrderResult::Issued(Box::new(bundle), facts)
             }
             Self::Limited => failed(IssueError::RateLimited { until: Some(until), message: String::new() }),
-            Self::Queued => failed(IssueError::Queued { number: 1 }),
+            Self::Queued => failed(IssueError::Queued { number: 1, is_own: false }),
             Self::NoGateway => failed(IssueError::NoGateway),
             Self::EdgeUnreachable => failed(IssueError::EdgeUnreachable { until, message: String::new() }),
             Self::Away => failed(IssueError::Away { until, failures: 1, message: String::new() }),

@@ -31,7 +31,7 @@ async fn apply(store: &Store, text: &str) -> i64 {
 async fn apply_with(store: &Store, text: &str, demands: &[Demand]) -> i64 {
     let (hostname, project) = (name(text), project());
     let applicant = Applicant { authority: "one", hostname: &hostname, project: &project };
-    store.admit(applicant, demands).await.unwrap().map_or_else(|place| place.number, |()| 0)
+    store.admit(applicant, demands).await.unwrap().map_or_else(|(_, place)| place.number, |()| 0)
 }
 
 async fn ordered(store: &Store, text: &str) {
