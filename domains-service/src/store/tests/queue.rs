@@ -105,7 +105,7 @@ async fn an_exempt_order_that_is_not_made_exempts_no_other() {
         }
         // The authority makes no order that replaces a certificate, so the renewal is an order like any other.
         let exempt = Demand { kind: QueueKind::Failures, takes: false, ..demand("failures") };
-        assert_eq!(apply_with(&store, "c", &[exempt.clone()]).await, 0);
+        assert_eq!(apply_with(&store, "c", std::slice::from_ref(&exempt)).await, 0);
         assert_eq!(apply(&store, "c").await, 1, "it has no unit");
         // It asks again at its turn, and does not lose its place by that.
         assert_eq!((apply(&store, "d").await, apply_with(&store, "c", &[exempt]).await), (2, 0));
