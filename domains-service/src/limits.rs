@@ -34,6 +34,16 @@ contract::words! {
     }
 }
 
+impl QueueKind {
+    /// Whether the wait is due to its owner's own orders. Otherwise it is the platform's, and an operator can end it.
+    pub(crate) const fn is_own(self) -> bool {
+        match self {
+            Self::Edge | Self::Orders => false,
+            Self::Project | Self::Registered | Self::Exact | Self::Failures => true,
+        }
+    }
+}
+
 /// One request's demand on a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Demand {

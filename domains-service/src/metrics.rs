@@ -71,13 +71,14 @@ impl Metrics {
     /// Registers all metrics on `registry`, every label at zero.
     pub(crate) fn register(registry: &Registry) -> anyhow::Result<Self> {
         let (dns_checks, handshake_checks) = checks(registry)?;
+        let (webhook_attempts, webhook_seconds, webhook_deliveries) = webhooks(registry)?;
         let metrics = Self {
             tasks: Supervisor::register(registry, "domains_task_restarts_total")?,
             states: gauge_vec(registry, "domains_state", "Domains in each state.", &["state"])?,
             certificate_wait_oldest: gauge(
                 registry,
                 "domains_certificate_wait_oldest_timestamp_seconds",
-                "Since when the first of the domains waits that miss only their certificate, without a fault of their owner; 0: none waits.",
+                "Since when the first of the domains waits that miss only their certificate, without a fault of their owner and not behind its own orders; 0: none waits.",
             )?,
             transitions: counter_vec(
                 registry,
@@ -113,24 +114,9 @@ impl Metrics {
             )?,
             followers: gauge(registry, "domains_feed_followers", "Gateways that follow the change stream.")?,
             revision: gauge(registry, "domains_revision", "The newest revision of the change log.")?,
-            webhook_attempts: counter_vec(
-                registry,
-                "domains_webhook_attempts_total",
-                "Attempts to deliver webhooks, by result.",
-                &["result"],
-            )?,
-            webhook_seconds: latency_vec(
-                registry,
-                "domains_webhook_attempt_seconds",
-                "Time an attempt to deliver a webhook took.",
-                &[],
-            )?,
-            webhook_deliveries: gauge_vec(
-                registry,
-                "domains_webhook_deliveries",
-                "Deliveries of webhooks that wait, and those that should have been tried a minute ago.",
-                &["state"],
-            )?,
+            webhook_attempts,
+            webhook_seconds,
+            webhook_deliveries,
             withdrawals: gauge_vec(
                 registry,
                 "domains_withdrawals",
@@ -235,4 +221,23 @@ fn checks(registry: &Registry) -> anyhow::Result<(IntCounterVec, IntCounterVec)>
         &["result"],
     )?;
     Ok((dns_checks, handshake_checks))
+}
+
+/// Attempts to deliver webhooks by result, their time, and deliveries that wait.
+fn webhooks(registry: &Registry) -> anyhow::Result<(IntCounterVec, HistogramVec, IntGaugeVec)> {
+    let webhook_attempts = counter_vec(
+        registry,
+        "domains_webhook_attempts_total",
+        "Attempts to deliver webhooks, by result.",
+        &["result"],
+    )?;
+    let webhook_seconds =
+        latency_vec(registry, "domains_webhook_attempt_seconds", "Time an attempt to deliver a webhook took.", &[])?;
+    let webhook_deliveries = gauge_vec(
+        registry,
+        "domains_webhook_deliveries",
+        "Deliveries of webhooks that wait, and those that should have been tried a minute ago.",
+        &["state"],
+    )?;
+    Ok((webhook_attempts, webhook_seconds, webhook_deliveries))
 }

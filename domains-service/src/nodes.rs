@@ -13,6 +13,7 @@ pub(crate) mod invalid;
 pub(crate) mod record;
 mod among;
 mod eviction;
+mod live;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -286,12 +287,6 @@ impl Nodes {
         let mut all = without_replaced(all);
         all.sort_by(|left, right| left.report.node.cmp(&right.report.node));
         all
-    }
-
-    /// Whether a gateway is live, so that challenges of certificate authorities are answered.
-    pub(crate) fn is_any_live(&self) -> bool {
-        let now = self.clock.monotonic();
-        self.by_name.lock().values().any(|node| !node.report.goodbye && is_live(node, now))
     }
 
     /// The live processes, and those of them that have not applied `revision`.

@@ -41,6 +41,8 @@ pub enum IssueError {
     Queued {
         /// Its number in the queue, from 1.
         number: i64,
+        /// Whether the limit is its owner's alone: of the project, the registered domain or the name.
+        is_own: bool,
     },
     /// The authority does not answer, or fails every request. This says nothing about the name.
     #[error("the certificate authority does not answer: {message}")]
@@ -91,6 +93,11 @@ impl IssueError {
     /// Whether the name waits for its turn, in a queue of ours.
     pub(crate) const fn is_turn(&self) -> bool {
         matches!(self, Self::Queued { .. } | Self::NoGateway)
+    }
+
+    /// Whether the name keeps its place in our queue: the authority has not answered for it.
+    pub(crate) const fn keeps_place(&self) -> bool {
+        self.is_turn() || matches!(self, Self::Away { .. })
     }
 
     /// The text for the domain's owner. It contains no text of the network, the operating system or another server.

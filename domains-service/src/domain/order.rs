@@ -110,6 +110,8 @@ pub(crate) struct Round {
     queued: bool,
     /// When the first unreachable authority is tried again.
     back_at: Option<UnixSeconds>,
+    /// Authorities that answered for this name: its wait for an order there is over.
+    answered: Vec<String>,
     /// The most informative result, its authority, and whether it counts as an attempt.
     said: Option<(String, Verdict, bool)>,
 }
@@ -117,7 +119,7 @@ pub(crate) struct Round {
 impl Round {
     /// Begins a round for a domain with this certificate.
     pub(crate) fn begin(certificate: &CertificateState) -> Self {
-        Self { waiting: certificate.waiting.clone(), queued: false, back_at: None, said: None }
+        Self { waiting: certificate.waiting.clone(), queued: false, back_at: None, answered: Vec::new(), said: None }
     }
 
     /// Whether an authority must not be asked yet, and is skipped.
@@ -137,9 +139,15 @@ impl Round {
             OrderResult::Issued(bundle, facts) => return AfterResult::Deploy(bundle, facts),
             OrderResult::Wait(why) => {
                 let next_authority = self.wait(authority, &why);
+                if !why.keeps_place() {
+                    self.answered.push(authority.to_owned());
+                }
                 (Verdict::Refused(why), false, next_authority)
             }
-            OrderResult::Failed { verdict, next_authority } => (verdict, true, next_authority),
+            OrderResult::Failed { verdict, next_authority } => {
+                self.answered.push(authority.to_owned());
+                (verdict, true, next_authority)
+            }
         };
         // A failure that the owner can fix is more informative than another authority's rate limit.
         if is_attempt || !matches!(self.said, Some((_, _, true))) {
@@ -178,7 +186,7 @@ impl Round {
 
 /// The domain after a round without a certificate, and the records to write with it.
 pub(crate) fn unissued(mut domain: Domain, round: Round, now: UnixMillis, jitter: f64) -> (Domain, Vec<Action>) {
-    let Round { waiting, queued, back_at, said } = round;
+    let Round { waiting, queued, back_at, answered, said } = round;
     let soonest = waiting.values().copied().chain(back_at).min();
     let was_asked = said.is_some();
     let (authority, verdict, is_attempt) = said.unwrap_or((String::new(), Verdict::NoAuthority, true));
@@ -211,9 +219,16 @@ pub(crate) fn unissued(mut domain: Domain, round: Round, now: UnixMillis, jitter
     let problem = Problem::new(code, domain.name.as_str(), message, fix(code, was_asked));
     let problem = if is_attempt { problem.holding_up() } else { problem.waiting() };
     domain.problems.push(problem.until(next).seen([], observed));
-    domain.record_wait(true, now);
+    // The wait begins at its turn if it waits behind its owner's own orders.
+    domain.record_wait(!matches!(verdict, Verdict::Refused(IssueError::Queued { is_own: true, .. })), now);
     domain.due_at = due_at(&domain, now, jitter);
     let mut actions = Vec::new();
+    // A place that is kept without a wait for it would stop the names behind it.
+    if is_attempt && !queued {
+        actions.push(Action::LeaveQueue);
+    } else {
+        actions.extend(answered.into_iter().map(Action::LeaveQueueAt));
+    }
     if verdict.ends_order() {
         actions.extend([Action::ForgetOrder(authority), Action::WithdrawChallenges]);
     }

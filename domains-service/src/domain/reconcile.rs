@@ -130,6 +130,8 @@ pub(crate) enum Action {
     WithdrawChallenges,
     /// The name waits for no order any more.
     LeaveQueue,
+    /// The name waits for no order of this authority any more.
+    LeaveQueueAt(String),
     /// A certificate is ordered, under the same claim.
     Order(Permitted),
 }
@@ -146,10 +148,12 @@ pub(crate) fn decide(mut domain: Domain, check: DnsCheck, policy: &Policy, now: 
     if next.may_issue {
         take_name(&mut domain, &policy.holder, now, policy.jitter, &mut actions);
     }
-    if domain.certificate.queued && !next.may_issue && loses_place(&domain, &judged) {
-        domain.certificate.queued = false;
-        domain.certificate.status = CertificateStatus::None;
-        domain.problems.retain(|problem| !WAITING.contains(&problem.code));
+    if !next.may_issue && loses_place(&domain, &judged) {
+        if std::mem::take(&mut domain.certificate.queued) {
+            domain.certificate.status = CertificateStatus::None;
+            domain.problems.retain(|problem| !WAITING.contains(&problem.code));
+        }
+        // Also without a known wait: a worker that died during an order leaves a place.
         actions.push(Action::LeaveQueue);
     }
     let certified = domain.certificate.is_valid(now.to_seconds());

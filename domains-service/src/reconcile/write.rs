@@ -44,6 +44,7 @@ pub(super) async fn apply(
                 acme::forget_order(write.connection(), &authority, &domain.name).await?;
             }
             Action::LeaveQueue => queue::leave(write.connection(), &domain.name, &domain.project.uid).await?,
+            Action::LeaveQueueAt(authority) => queue::leave_one(write.connection(), &authority, &domain.name).await?,
             Action::WithdrawChallenges => publish::withdraw_challenges(&mut write, &domain.name).await?,
             Action::Order(permitted) => order = Some(permitted),
         }
@@ -85,9 +86,7 @@ async fn take_over(
     let detail = json!({ "to_another_project": true });
     write.record(loser, Some(&lost.name), "domain.transferred", &Actor::system(), detail).await?;
     domains::set_holder(write.connection(), &domain.name, &domain.project).await?;
-    if was_primary {
-        primary::succeed(write, loser).await?;
-    }
+    // Before the successor: it publishes the redirects to the primary domain with their new target.
     for dependant in dependants {
         let revision = write.revision();
         publish::site(write, &dependant).await?;
@@ -97,6 +96,9 @@ async fn take_over(
             let detail = json!({ "redirect_target_lost": lost.name });
             write.record(loser, Some(&dependant.name), "domain.updated", &Actor::system(), detail).await?;
         }
+    }
+    if was_primary {
+        primary::succeed(write, loser).await?;
     }
     let detail = json!({ "from_another_project": true });
     write.record(&domain.project, Some(&domain.name), "domain.transferred", &Actor::system(), detail).await?;

@@ -1,12 +1,13 @@
 //! Certificate orders: the used part of the authorities' limits, and the names that wait for them.
 //!
 //! A name that waits has one row at an authority, in the queue for one limit: the one that has room last. Its place is
-//! its number among the rows of the queue by time. A row is written when the wait begins, and deleted with the order,
-//! with the domain, or when the name's records no longer pass. While a name waits nothing is written: [`Store::offer`]
+//! its number among the rows of the queue by time. A row is written when the wait begins, and deleted when the
+//! authority makes or refuses the order, with the domain, or when the name's records no longer pass. While a name waits nothing is written: [`Store::offer`]
 //! makes the first names of a queue due when the limit has room for them.
 //!
-//! An order takes its units when it is admitted, and keeps its row until the authority has made the order. A name whose
-//! turn fell into an outage of the authority is thus still the first afterwards.
+//! An order takes its units when it is admitted, and keeps its row until the authority has made or refused the order. A
+//! name whose turn fell into an outage of the authority is thus still the first afterwards. A refused name waits by its
+//! own schedule, and then at the end of the queue.
 
 use chassis::sql::{Connection, Found, query, query_as, query_scalar};
 use contract::hostname::Hostname;
@@ -157,7 +158,7 @@ impl Store {
         &self,
         of: Applicant<'_>,
         demands: &[Demand],
-    ) -> Result<Result<(), QueuePlace>, StoreError> {
+    ) -> Result<Result<(), (QueueKind, QueuePlace)>, StoreError> {
         let mut write = self.write().await?;
         let now = write.now();
         let waiting = find(write.connection(), of).await?;
@@ -186,21 +187,22 @@ impl Store {
             }
         }
         let Some((at, ahead, demand)) = last else {
+            // Should the order not be made, the name waits where it would have waited next. One that takes nothing has
+            // nothing to keep: without a row the same name's next application is counted.
+            if let Some((_, demand)) = tightest.filter(|_| !taken.is_empty()) {
+                put(&mut write, of, (demand.kind, &demand.name), since, now).await?;
+            }
             for (name, free_at) in taken {
                 set_free_at(&mut write, name, free_at).await?;
-            }
-            // Should the order not be made, the name waits where it would have waited next.
-            if let Some((_, demand)) = tightest {
-                put(&mut write, of, (demand.kind, &demand.name), since, now).await?;
             }
             write.commit().await?;
             return Ok(Ok(()));
         };
         if waiting.is_none_or(|row| row.queue != demand.name || row.admitted_at != UnixMillis::default()) {
             put(&mut write, of, (demand.kind, &demand.name), since, UnixMillis::default()).await?;
-            write.commit().await?;
         }
-        Ok(Err(QueuePlace { number: ahead + 1, at: Some(at) }))
+        write.commit().await?; // also a repaired limit
+        Ok(Err((demand.kind, QueuePlace { number: ahead + 1, at: Some(at) })))
     }
 
     /// The name waits until a gateway is live. It keeps its place if it waits already.
@@ -220,14 +222,17 @@ impl Store {
     /// happened.
     pub(crate) async fn take(&self, demands: &[Demand]) -> Result<bool, StoreError> {
         let mut write = self.write().await?;
-        let now = write.now();
+        let (now, mut taken) = (write.now(), Vec::new());
         for demand in demands {
             let free_at = free_by(&mut write, &demand.name, demand.limit).await?;
-            let Ok(free_at) = admit(free_at, now, demand.limit) else { return Ok(false) };
-            set_free_at(&mut write, &demand.name, free_at).await?;
+            taken.extend(admit(free_at, now, demand.limit).ok().map(|free_at| (&demand.name, free_at)));
         }
-        write.commit().await?;
-        Ok(true)
+        let have_room = taken.len() == demands.len();
+        for (name, free_at) in taken.into_iter().filter(|_| have_room) {
+            set_free_at(&mut write, name, free_at).await?;
+        }
+        write.commit().await?; // also a repaired limit
+        Ok(have_room)
     }
 
     /// The queues of one kind at an authority with names to make due, and when the limit of each is free; those that have
@@ -335,8 +340,8 @@ pub(crate) async fn leave(
     Ok(())
 }
 
-/// Ends the wait of a name at one authority: the authority has made the order.
-pub(super) async fn leave_one(
+/// Ends the wait of a name at one authority: the authority has made the order, or refused it.
+pub(crate) async fn leave_one(
     connection: &mut Connection,
     authority: &str,
     hostname: &Hostname,

@@ -269,6 +269,16 @@ async fn a_contested_name_goes_to_the_project_that_proves_it_and_the_loser_is_no
 
 #[tokio::test]
 async fn redirects_of_the_loser_of_a_name_never_lead_to_the_winner() {
+    taken_over(None).await;
+}
+
+#[tokio::test]
+async fn redirects_to_a_lost_primary_domain_are_withdrawn_and_lead_to_its_successor() {
+    taken_over(Some("o.localhost")).await;
+}
+
+/// The project loses its primary domain, and this other one follows.
+async fn taken_over(successor: Option<&str>) {
     let platform = with_zone().await;
     platform.project("thief", "pro").await;
     platform.dns.set(SHOP, RecordData::Cname(target(&platform, "demo").await));
@@ -276,8 +286,9 @@ async fn redirects_of_the_loser_of_a_name_never_lead_to_the_winner() {
     assert_eq!(platform.domain_in("demo", SHOP, "active").await["primary"], true);
     let by_role = json!({ "name": "m.localhost", "redirect": { "to": "primary" } });
     let by_name = json!({ "name": "n.localhost", "redirect": { "to": SHOP } });
-    for redirect in [by_role, by_name] {
-        platform.local_domain("demo", redirect).await;
+    let others = successor.map(|name| json!({ "name": name }));
+    for domain in [by_role, by_name].into_iter().chain(others) {
+        platform.local_domain("demo", domain).await;
     }
     let redirect_of = async |name: &str| {
         let sites = platform.snapshot().await.into_iter().filter_map(|entity| match entity {
@@ -295,8 +306,8 @@ async fn redirects_of_the_loser_of_a_name_never_lead_to_the_winner() {
     platform.dns.set(text["fqdn"].as_str().unwrap(), RecordData::Txt(text["value"].as_str().unwrap().to_owned()));
     platform.report("cut-off", platform.newest_revision().await).await;
     assert_eq!(verify(&platform, "thief", SHOP).await.body["status"], "active");
-    for name in ["m.localhost", "n.localhost"] {
-        assert_eq!(redirect_of(name).await, None, "{name} serves its own project");
+    for (name, leads_to) in [("m.localhost", successor), ("n.localhost", None)] {
+        assert_eq!(redirect_of(name).await.as_deref(), leads_to, "{name} serves its own project");
         let domain = platform.operator("GET", &format!("/projects/demo/domains/{name}"), Value::Null).await.body;
         assert_eq!(domain["withdrawal"]["lagging"], json!(["tests/cut-off"]), "{name}");
         let events = platform.operator("GET", &format!("/projects/demo/domains/{name}/events"), Value::Null).await.body;

@@ -25,7 +25,7 @@ fn limited(seconds: i64) -> IssueError {
     IssueError::RateLimited { until: Some(later(seconds)), message: text() }
 }
 
-const QUEUED: IssueError = IssueError::Queued { number: 1 };
+const QUEUED: IssueError = IssueError::Queued { number: 1, is_own: false };
 
 fn edge_unreachable(seconds: i64) -> IssueError {
     IssueError::EdgeUnreachable { until: later(seconds), message: text() }
@@ -49,6 +49,7 @@ fn words(actions: &[Action]) -> String {
     let words = actions.iter().map(|action| match action {
         Action::Record(event, _) => (*event).to_owned(),
         Action::ForgetOrder(authority) => format!("forget-order-at-{authority}"),
+        Action::LeaveQueueAt(authority) => format!("leave-queue-at-{authority}"),
         Action::Deploy(_) => "deploy".to_owned(),
         other => format!("{other:?}").to_lowercase(),
     });
@@ -60,10 +61,11 @@ fn a_round_without_a_certificate_updates_the_domain() {
     use ProblemCode::{
         CaRateLimited, CaRejected, CaUnavailable, CaaForbids, CertQueued, ChallengeUnreachable, EdgeUnavailable,
     };
-    let noted = "domain.certificate.failed save";
+    let noted = "leavequeue domain.certificate.failed save";
     let waits = "domain.certificate.waiting save";
-    let failed_here = "forget-order-at-one withdrawchallenges domain.certificate.waiting save";
-    let ended = "forget-order-at-one withdrawchallenges domain.certificate.failed save";
+    let limits = "leave-queue-at-one domain.certificate.waiting save";
+    let failed_here = "leave-queue-at-one forget-order-at-one withdrawchallenges domain.certificate.waiting save";
+    let ended = "leavequeue forget-order-at-one withdrawchallenges domain.certificate.failed save";
     // Columns: the authority's result, the problem, counted attempts, seconds to the next attempt, seconds of the
     // limit, written records.
     let endless = IssueError::RateLimited { until: None, message: text() };
@@ -73,7 +75,7 @@ fn a_round_without_a_certificate_updates_the_domain() {
         (IssueError::Rejected(text()), CaRejected, 1, Some(48), None, ended),
         (IssueError::Unavailable(text()), CaUnavailable, 1, Some(48), None, noted),
         (endless, CaRateLimited, 1, Some(48), None, noted),
-        (limited(90), CaRateLimited, 0, Some(90), Some(90), waits),
+        (limited(90), CaRateLimited, 0, Some(90), Some(90), limits),
         (QUEUED, CertQueued, 0, None, None, waits),
         (IssueError::NoGateway, EdgeUnavailable, 0, None, None, waits),
         (edge_unreachable(90), EdgeUnavailable, 0, Some(90), None, failed_here),
@@ -115,7 +117,30 @@ fn a_name_without_an_authority_gets_a_problem_that_says_so() {
     assert_eq!(domain.certificate.attempts, 1);
     assert_eq!(domain.problems[0].message, "No certificate authority is configured for this name.");
     assert!(domain.problems[0].fix.contains("operator of the platform"));
-    assert_eq!(words(&actions), "domain.certificate.failed save");
+    assert_eq!(words(&actions), "leavequeue domain.certificate.failed save");
+}
+
+#[test]
+fn a_wait_behind_the_owners_own_orders_is_no_wait_for_an_operator() {
+    for (is_own, waits_since) in [(true, None), (false, Some(NOW))] {
+        let (domain, _) = after(vec![IssueError::Queued { number: 1, is_own }]);
+        assert_eq!(domain.waits_since, waits_since, "{is_own}");
+    }
+}
+
+#[test]
+fn a_name_keeps_its_places_only_while_it_waits_for_them() {
+    for (errors, written) in [
+        (vec![limited(90), QUEUED], "leave-queue-at-one domain.certificate.waiting save"),
+        (vec![QUEUED, limited(90)], "leave-queue-at-two domain.certificate.waiting save"),
+        (vec![QUEUED, QUEUED], "domain.certificate.waiting save"),
+        (vec![away(90, 2), QUEUED], "domain.certificate.waiting save"),
+        (vec![QUEUED, IssueError::Unavailable(text())], "leave-queue-at-two domain.certificate.failed save"),
+        (vec![away(90, 2), IssueError::Unavailable(text())], "leavequeue domain.certificate.failed save"),
+    ] {
+        let (_, actions) = after(errors.clone());
+        assert_eq!(words(&actions), written, "{errors:?}");
+    }
 }
 
 #[test]
@@ -144,7 +169,7 @@ fn a_certificate_that_cannot_be_used_ends_its_order() {
     let (domain, actions) = unissued(domain(), round, NOW, 0.0);
     let expected = "The authority returned a certificate that cannot be used: it is empty.";
     assert_eq!(domain.certificate.last_error.as_deref(), Some(expected));
-    assert_eq!(words(&actions), "forget-order-at-one withdrawchallenges domain.certificate.failed save");
+    assert_eq!(words(&actions), "leavequeue forget-order-at-one withdrawchallenges domain.certificate.failed save");
 }
 
 #[test]

@@ -96,7 +96,7 @@ impl Says {
                 OrderResult::Issued(Box::new(bundle), facts)
             }
             Self::Limited => failed(IssueError::RateLimited { until: Some(until), message: String::new() }),
-            Self::Queued => failed(IssueError::Queued { number: 1 }),
+            Self::Queued => failed(IssueError::Queued { number: 1, is_own: false }),
             Self::NoGateway => failed(IssueError::NoGateway),
             Self::EdgeUnreachable => failed(IssueError::EdgeUnreachable { until, message: String::new() }),
             Self::Away => failed(IssueError::Away { until, failures: 1, message: String::new() }),
@@ -113,6 +113,8 @@ struct World {
     domain: Domain,
     is_held: bool,
     is_contested: bool,
+    /// Whether the name has a row in the queue of its authority.
+    has_row: bool,
     now: UnixMillis,
 }
 
@@ -149,17 +151,26 @@ impl World {
             (self.is_held, self.is_contested) = (true, false);
         }
         let orders = actions.iter().any(|action| matches!(action, Action::Order(_)));
+        self.leave(&actions);
         if orders {
+            self.has_row = true;
             let mut round = Round::begin(&self.domain.certificate);
-            let (domain, _) = match round.record("one", says.result(&self.domain, self.now)) {
+            let (domain, actions) = match round.record("one", says.result(&self.domain, self.now)) {
                 AfterResult::Deploy(bundle, facts) => {
                     issued(self.domain.clone(), ("one", false), (bundle, facts), self.now, 0.5)
                 }
                 AfterResult::AskNext | AfterResult::Stop => unissued(self.domain.clone(), round, self.now, 0.5),
             };
             self.domain = domain;
+            self.leave(&actions);
         }
         orders
+    }
+
+    fn leave(&mut self, actions: &[Action]) {
+        let leaves =
+            |action: &Action| matches!(action, Action::LeaveQueue | Action::LeaveQueueAt(_) | Action::FinishOrders);
+        self.has_row &= !actions.iter().any(leaves);
     }
 
     fn take(&mut self, step: Step) {
@@ -187,6 +198,7 @@ impl World {
                 for action in actions {
                     if let Action::TakeOver(_, Some(LostDomain { domain, .. })) = action {
                         self.domain = *domain;
+                        self.has_row = false;
                     }
                 }
                 (self.is_held, self.is_contested) = (false, true);
@@ -230,7 +242,7 @@ fn world() -> impl Strategy<Value = World> {
             domain.certificate.renew_at = certificate.map(|left| START.plus(left - 30 * DAY).to_seconds());
             domain.certificate.next_attempt_at = attempt.map(|attempt| START.plus(attempt).to_seconds());
             let is_held = status.is_served() || matches!(status, Status::Issuing | Status::Suspended);
-            World { domain, is_held, is_contested: false, now: START }
+            World { domain, is_held, is_contested: false, has_row: false, now: START }
         },
     )
 }
@@ -287,11 +299,23 @@ proptest! {
     }
 
     #[test]
+    fn a_name_has_a_place_in_a_queue_only_while_it_waits_for_it(mut world in world(), steps in steps()) {
+        for step in steps {
+            world.take(step);
+            let away = |problem: &Problem| {
+                problem.code == ProblemCode::CaUnavailable && problem.severity == Severity::Warning
+            };
+            let is_away = world.domain.problems.iter().any(away);
+            prop_assert!(!world.has_row || world.domain.certificate.queued || is_away, "{step:?}");
+        }
+    }
+
+    #[test]
     fn an_unproven_name_is_never_served(
         steps in prop::collection::vec(checks(&Found::ALL[1..]), 0..40),
     ) {
         let domain = Domain::added("shop.customer.com".parse().unwrap(), "demo".parse().unwrap(), START);
-        let mut world = World { domain, is_held: false, is_contested: false, now: START };
+        let mut world = World { domain, is_held: false, is_contested: false, has_row: false, now: START };
         for step in steps {
             world.take(step);
             prop_assert!(!world.domain.status.is_served() && !world.is_held);

@@ -74,12 +74,15 @@ impl AcmeRecords {
 
     /// Takes the demands from the limits if it is the name's turn; otherwise the name waits in a queue for them.
     pub(super) async fn admit(&self, of: Applicant<'_>, demands: &[Demand]) -> Result<(), IssueError> {
-        self.store.admit(of, demands).await?.map_err(|QueuePlace { number, .. }| IssueError::Queued { number })
+        let queued =
+            |(kind, QueuePlace { number, .. }): (QueueKind, _)| IssueError::Queued { number, is_own: kind.is_own() };
+        self.store.admit(of, demands).await?.map_err(queued)
     }
 
-    /// Fails while no gateway is live: nothing would answer the challenge. The name waits until one is.
+    /// Fails while no gateway is live: nothing would answer the challenge. The name waits until one is. Our own restart is
+    /// no such failure: gateways get a moment to come back.
     pub(super) async fn require_edge(&self, of: Applicant<'_>) -> Result<(), IssueError> {
-        if self.nodes.is_any_live() {
+        if self.nodes.has_any_live().await {
             return Ok(());
         }
         self.store.wait_for_edge(of).await?;

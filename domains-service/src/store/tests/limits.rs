@@ -24,9 +24,19 @@ async fn a_limit_that_is_free_later_than_it_can_be_is_free_when_it_can_be() {
             assert!(store.take(std::slice::from_ref(&demand)).await.unwrap());
             let text = "UPDATE acme_limits SET free_at = $1 WHERE name = $2";
             query(text).bind(damaged).bind(&demand.name).execute(store.writer()).await.unwrap();
-            let place = store.admit(applicant, std::slice::from_ref(&demand)).await.unwrap().unwrap_err();
+            let (_, place) = store.admit(applicant, std::slice::from_ref(&demand)).await.unwrap().unwrap_err();
             assert_eq!((place.number, place.at), (1, Some(NOW.plus(1_000))), "{damaged}");
             assert_eq!(free_at(&store, &demand.name).await, NOW.0 + 3_000);
+            // The repair stays, also when nothing else is written.
+            for takes in [false, true] {
+                query(text).bind(damaged).bind(&demand.name).execute(store.writer()).await.unwrap();
+                if takes {
+                    assert!(!store.take(std::slice::from_ref(&demand)).await.unwrap());
+                } else {
+                    store.admit(applicant, std::slice::from_ref(&demand)).await.unwrap().unwrap_err();
+                }
+                assert_eq!(free_at(&store, &demand.name).await, NOW.0 + 3_000, "{damaged}");
+            }
             store.clock = Arc::new(ManualClock::at(NOW.plus(1_000)));
             assert_eq!(store.admit(applicant, std::slice::from_ref(&demand)).await.unwrap(), Ok(()), "{damaged}");
         }
@@ -41,7 +51,7 @@ async fn a_name_with_a_damaged_place_delays_no_other() {
     let project = ProjectUid::from_random([1; 16]);
     let apply = async |store: &Store, name: &Hostname| {
         let applicant = Applicant { authority: "one", hostname: name, project: &project };
-        store.admit(applicant, std::slice::from_ref(&demand)).await.unwrap()
+        store.admit(applicant, std::slice::from_ref(&demand)).await.unwrap().map_err(|(_, place)| place)
     };
     for damaged in [i64::MAX, i64::MIN] {
         for (store, _directory) in both().await {

@@ -31,7 +31,7 @@ async fn apply(store: &Store, text: &str) -> i64 {
 async fn apply_with(store: &Store, text: &str, demands: &[Demand]) -> i64 {
     let (hostname, project) = (name(text), project());
     let applicant = Applicant { authority: "one", hostname: &hostname, project: &project };
-    store.admit(applicant, demands).await.unwrap().map_or_else(|place| place.number, |()| 0)
+    store.admit(applicant, demands).await.unwrap().map_or_else(|(_, place)| place.number, |()| 0)
 }
 
 async fn ordered(store: &Store, text: &str) {
@@ -93,6 +93,23 @@ async fn a_turn_that_leads_to_no_order_is_kept_and_delays_no_other_meanwhile() {
         later(&mut store, LEASE_MILLIS + 1);
         assert_eq!(places(&store).await.iter().map(|place| place.1).collect::<Vec<_>>(), [1, 2, 3]);
         assert_eq!(places(&store).await[0].0, "a.example", "in the order in which they came");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_exempt_order_that_is_not_made_exempts_no_other() {
+    for (store, _directory) in both().await {
+        for text in ["a", "b"] {
+            assert_eq!(apply(&store, text).await, 0);
+            ordered(&store, text).await;
+        }
+        // The authority makes no order that replaces a certificate, so the renewal is an order like any other.
+        let exempt = Demand { kind: QueueKind::Failures, takes: false, ..demand("failures") };
+        assert_eq!(apply_with(&store, "c", std::slice::from_ref(&exempt)).await, 0);
+        assert_eq!(apply(&store, "c").await, 1, "it has no unit");
+        // It asks again at its turn, and does not lose its place by that.
+        assert_eq!((apply(&store, "d").await, apply_with(&store, "c", &[exempt]).await), (2, 0));
+        assert_eq!((apply(&store, "c").await, apply(&store, "d").await), (1, 2));
     }
 }
 

@@ -122,6 +122,22 @@ async fn a_name_whose_record_goes_gives_up_its_place() {
     assert_eq!((&gone["certificate"]["queue"], &gone["certificate"]["status"]), (&Value::Null, &json!("none")));
 }
 
+#[tokio::test]
+async fn a_name_that_the_authority_refuses_at_its_turn_gives_up_its_place() {
+    let ca = FakeCa::start().await;
+    let platform = with_queue(&ca, 3).await;
+    let [first, second, third] = [PROJECT_ORDERS, PROJECT_ORDERS + 1, PROJECT_ORDERS + 2];
+    ca.refuse(&[(429, "rateLimited", Some(86_400))]);
+    platform.clock.advance(ROOM);
+    let is_limited = |domain: &Value| domain["problems"][0]["code"] == "CA_RATE_LIMITED";
+    let limited = platform.domain_when("many", &name(first), is_limited).await;
+    assert_eq!(limited["certificate"]["queue"], Value::Null);
+    // Longer than its admission lasts.
+    platform.clock.advance(2 * ROOM);
+    active(&platform, second).await;
+    active(&platform, third).await;
+}
+
 // promise: domains.18
 #[tokio::test]
 async fn an_outage_ends_by_an_answer_only_and_a_turn_that_fell_into_it_stays_the_first() {
