@@ -69,7 +69,7 @@ pub struct Config {
     pub(crate) serve_before_registered: bool,
     /// The settings of quotas.
     pub(crate) quota: QuotaConfig,
-    /// The backends.
+    /// The upstreams.
     pub(crate) upstreams: Vec<UpstreamSettings>,
     /// Load shedding before memory runs out.
     pub(crate) overload: OverloadConfig,

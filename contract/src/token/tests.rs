@@ -38,7 +38,7 @@ fn a_token_carries_its_claims_for_one_audience_and_one_minute() {
 }
 
 #[test]
-fn the_claims_have_the_names_that_backends_are_promised() {
+fn the_claims_have_the_documented_names() {
     let token = SigningKey::from_seed(&[1; 32]).unwrap().sign(&claims());
     let body = URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap()).unwrap();
     let body: Value = serde_json::from_slice(&body).unwrap();

@@ -1,4 +1,4 @@
-//! `[upstreams.NAME]`: the address, timeouts and routes of a backend.
+//! `[upstreams.NAME]`: the address, timeouts and routes of an upstream.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

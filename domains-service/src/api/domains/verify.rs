@@ -65,7 +65,7 @@ async fn verify(Authorised { app, actor, project: id, rest: [name], .. }: Author
 
 /// Checks DNS, after a check in progress ends: that one may have read records from before the owner's last change.
 async fn check_now(app: &App, domain: &Domain) -> Result<(), StoreError> {
-    while reconcile::reconcile(app, domain, Reason::Asked).await? == Reconciled::Elsewhere {
+    while reconcile::reconcile(app, domain, Reason::Requested).await? == Reconciled::Elsewhere {
         if app
             .core
             .store
