@@ -12,7 +12,7 @@ impl Answered {
     /// The body as what a page shows of it.
     pub(super) fn read<T: DeserializeOwned>(self) -> Result<T, Refused> {
         serde_json::from_value(self.body).map_err(|error| {
-            tracing::error!(%error, "an answer of the API does not read as what the dashboard shows of it");
+            tracing::error!(%error, "the API's response is not what the dashboard expects; answered 500. This is a defect: report it");
             Refused::internal()
         })
     }

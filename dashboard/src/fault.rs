@@ -22,7 +22,7 @@ impl Fault {
 
     /// The failure is ours: logged here, once.
     pub(super) fn internal(error: impl std::fmt::Display) -> Self {
-        tracing::error!(error = format!("{error:#}"), "a request failed");
+        tracing::error!(error = format!("{error:#}"), "the dashboard cannot answer a request; answered 500");
         Refused::internal().into()
     }
 

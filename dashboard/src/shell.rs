@@ -93,7 +93,7 @@ pub(super) fn html(page: &impl Template) -> Response {
     match page.render() {
         Ok(text) => Html(text).into_response(),
         Err(error) => {
-            tracing::error!(%error, "a page could not be written");
+            tracing::error!(%error, "cannot render a page; answered 500. This is a defect: report it");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }

@@ -46,7 +46,7 @@ pub(crate) async fn deliver(app: Arc<App>, disable_after: Duration, shutdown: Sh
     while !shutdown.has_begun() {
         match app.core.store.due_deliveries(app.core.clock.now()).await {
             Ok(due) => due.into_iter().for_each(|due| attempts.start(&app, disable_after, due)),
-            Err(error) => tracing::error!(%error, "could not read due webhook deliveries; retrying"),
+            Err(error) => tracing::error!(%error, "cannot read due webhook deliveries; retrying"),
         }
         tokio::select! {
             () = shutdown.begun() => {}
@@ -78,7 +78,7 @@ impl Attempts {
         let (app, delivery) = (app.clone(), due.delivery);
         let task = self.tasks.spawn(async move {
             if let Err(error) = attempt(&app.core, &app.api.webhook_sender, disable_after, delivery).await {
-                tracing::error!(%error, "could not record a webhook delivery; it will be sent again");
+                tracing::error!(%error, "cannot record a webhook delivery; it will be sent again");
             }
         });
         self.of.insert(task.id(), due);
@@ -112,7 +112,7 @@ async fn attempt(core: &Core, sender: &Sender, disable_after: Duration, delivery
             Ok(attempt) => break attempt,
             Err(_) => {
                 if let Err(error) = webhooks::renew(&core.store, &mut delivery, claim_end(&*core.clock)).await {
-                    tracing::warn!(%error, "could not extend the claim on a webhook delivery; it may be sent twice");
+                    tracing::warn!(%error, "cannot extend the claim on a webhook delivery; it may be sent twice");
                 }
             }
         }
@@ -144,7 +144,7 @@ async fn send(core: &Core, sender: &Sender, endpoint: &EndpointRecord, delivery:
     let secrets = match endpoint.secrets(&core.sealing, now) {
         Ok(secrets) => secrets,
         Err(error) => {
-            tracing::error!(error = format!("{error:#}"), webhook = endpoint.id, "could not sign a webhook delivery");
+            tracing::error!(error = format!("{error:#}"), webhook = endpoint.id, "cannot sign a webhook delivery");
             return Attempt {
                 result: AttemptResult::Unreachable,
                 status: None,

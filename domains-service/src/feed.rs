@@ -220,7 +220,7 @@ impl Follower {
             Ok(KeyUpdate::Revoked) => Err(Ended::Revoked),
             Ok(KeyUpdate::None) => Ok(()),
             Err(error) => {
-                tracing::debug!(error = format!("{error:#}"), "could not read signing keys; the gateway keeps its own");
+                tracing::debug!(error = format!("{error:#}"), "cannot read signing keys; the gateway keeps its own");
                 Ok(())
             }
         }

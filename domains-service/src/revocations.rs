@@ -100,7 +100,7 @@ pub(crate) async fn keep(app: Arc<App>, shutdown: Shutdown) {
         if let (Err(error), false) = (&kept, failing) {
             tracing::error!(
                 error = format!("{error:#}"),
-                "the file of revoked credentials and the database may differ; trying again each second"
+                "cannot bring revocations_file and the database into agreement; retrying every second. Correct what the error names"
             );
         }
         failing = kept.is_err();

@@ -166,7 +166,7 @@ pub(crate) async fn find(
         && now.since(record.seen_at) > SEEN_MILLIS
         && let Err(error) = store.see_session(&record.digest, now).await
     {
-        tracing::warn!(%error, "could not record the use of a session; it ends an hour after the last recorded use");
+        tracing::warn!(%error, "cannot record the use of a session; it ends an hour after the last recorded use");
     }
     Ok(Some(SignedIn { id: record.digest, holder: record.holder, actor, scopes }))
 }

@@ -108,9 +108,7 @@ impl InProgress {
                 }
                 reconciled => reconciled.map(|_| ()),
             }
-            .inspect_err(
-                |error| tracing::error!(%error, domain = %domain.name, "could not reconcile a domain; retrying"),
-            )
+            .inspect_err(|error| tracing::error!(%error, domain = %domain.name, "cannot reconcile a domain; retrying"))
         });
         self.domains.insert(handle.id(), place);
     }
@@ -124,7 +122,8 @@ impl InProgress {
             }
             Some(Err(broken)) => {
                 self.domains.remove(&broken.id());
-                tracing::error!(error = %broken, "the task of a domain panicked; retrying when its lease ends");
+                tracing::error!(error = %broken, "the task of a domain panicked; retrying when its lease ends. This is a defect: report it with the panic's place, \
+                     which standard error has");
                 false
             }
             None => std::future::pending().await,
@@ -138,7 +137,7 @@ pub(crate) async fn reconcile_domains(app: Arc<App>, shutdown: Shutdown) {
     let mut search = true;
     while !shutdown.has_begun() {
         if search && let Err(error) = claim_due(&app, &mut in_progress).await {
-            tracing::error!(%error, "could not read due domains; retrying");
+            tracing::error!(%error, "cannot read due domains; retrying");
         }
         search = tokio::select! {
             () = shutdown.begun() => break,
@@ -187,7 +186,7 @@ pub(crate) async fn offer_turns(app: Arc<App>, shutdown: Shutdown) {
 pub(crate) async fn end_withdrawals(app: Arc<App>, shutdown: Shutdown) {
     while !shutdown.has_begun() {
         if let Err(error) = withdrawals::end_acknowledged(&app.core, &app.gateways).await {
-            tracing::error!(%error, "could not end confirmed withdrawals; retrying");
+            tracing::error!(%error, "cannot record that gateways confirmed withdrawals; retrying");
         }
         tokio::select! {
             () = shutdown.begun() => return,
@@ -210,7 +209,7 @@ pub(crate) async fn abandon_orders(app: Arc<App>, shutdown: Shutdown) {
             () = at_the_end(&shutdown) => return,
         };
         if let Err(error) = abandoned {
-            tracing::error!(%error, "could not read orders of removed domains; retrying");
+            tracing::error!(%error, "cannot read orders of removed domains; retrying");
         }
         tokio::select! {
             () = shutdown.begun() => return,
@@ -229,12 +228,12 @@ async fn abandon_due_orders(core: &Core, authorities: &Authorities) -> Result<()
         match abandoned {
             Err(error) if !is_old => {
                 tracing::warn!(domain = %order.hostname, authority = order.authority, %error,
-                    "could not deactivate authorizations of a removed domain; retrying");
+                    "cannot deactivate authorizations of a removed domain; retrying");
                 core.store.postpone_abandonment(&order, core.clock.now().plus(ABANDON_AGAIN_MILLIS)).await?;
             }
             _ => {
                 core.store.forget_abandoned(&order).await?;
-                tracing::info!(domain = %order.hostname, authority = order.authority, "ended the orders of a removed domain");
+                tracing::info!(domain = %order.hostname, authority = order.authority, "ended an order of a removed domain");
             }
         }
     }
@@ -245,7 +244,7 @@ async fn abandon_due_orders(core: &Core, authorities: &Authorities) -> Result<()
 pub(crate) async fn tidy(app: Arc<App>, change_log_rows: u64, shutdown: Shutdown) {
     while !shutdown.has_begun() {
         if let Err(error) = tidy_once(&app.core, &app.gateways.nodes, change_log_rows).await {
-            tracing::error!(%error, "cleanup failed; retrying");
+            tracing::error!(%error, "cannot delete expired rows; retrying");
         }
         tokio::select! {
             () = shutdown.begun() => return,

@@ -259,7 +259,10 @@ impl Upstreams {
             let all = self.all();
             let lost = all.iter().filter(|upstream| upstream.endpoints.is_empty());
             let names = lost.map(|upstream| upstream.settings.name.as_str()).collect::<Vec<_>>().join(", ");
-            tracing::warn!(upstreams = names, "starting although some upstreams have no address");
+            tracing::warn!(
+                upstreams = names,
+                "cannot resolve these upstreams; starting without them. Their projects get 503 until DNS has their names"
+            );
         }
     }
 

@@ -101,7 +101,7 @@ pub(super) async fn create(
     })?;
     write.commit().await?;
     learn(&app).await;
-    tracing::info!(kind = kind.as_str(), name, actor = maker.name, "a credential was made");
+    tracing::info!(kind = kind.as_str(), name, actor = maker.name, "created a credential");
     let body = json!({
         "kind": kind,
         "name": name,
@@ -188,13 +188,13 @@ pub(super) async fn revoke(
     let digests: Vec<_> = ended.iter().map(|one| one.digest.as_str()).collect();
     app.core.store.credentials_revoked(&digests).await;
     for Credential { kind, name, .. } in &ended {
-        tracing::warn!(kind = kind.as_str(), name, actor = actor.name, "a credential is revoked");
+        tracing::warn!(kind = kind.as_str(), name, actor = actor.name, "revoked a credential");
     }
     forget_signatures(&app, &gateways).await?;
     if let Err(error) = app.core.store.record_revocations().await {
         tracing::error!(
             error = format!("{error:#}"),
-            "could not write a revocation into the file of revoked credentials"
+            "cannot write a revocation into revocations_file; retrying every second. Correct what the error names"
         );
         let message = "The credential is revoked, but the control plane could not write it into revocations_file: if the \
                        database went back in time now, it would be valid again. Correct what `tollhouse status` says about the \
@@ -218,7 +218,7 @@ async fn forget_signatures(app: &App, gateways: &[&str]) -> Result<(), ApiError>
     tracing::error!(
         gateways = gateways.join(", "),
         error = format!("{error:#}"),
-        "could not read the gateways' keys; services still accept the revoked identities. Check the database"
+        "cannot read the gateways' signing keys; services still accept the revoked identities. Check the database"
     );
     let message = "The credential is revoked, but services accept its identity tokens until the database answers again. \
                    See the log of the control plane.";
@@ -254,7 +254,10 @@ fn view_of_change(change: &Through) -> serde_json::Value {
 /// Believes from now on what the gateways on record sign. A failure is put right within a second, and logged there.
 async fn learn(app: &App) {
     if let Err(error) = keyring::rotate_if_due(&app.core, &app.gateways).await {
-        tracing::debug!(error = format!("{error:#}"), "the keys of the gateways are read again in a second");
+        tracing::debug!(
+            error = format!("{error:#}"),
+            "cannot read the signing keys of the gateways; retrying in a second"
+        );
     }
 }
 
@@ -264,11 +267,14 @@ pub(super) async fn rotate(
     Extension(actor): Extension<Credential>,
 ) -> Result<Response, ApiError> {
     keyring::renew(&app.core, true).await.map_err(|error| {
-        tracing::error!(error = format!("{error:#}"), "could not replace the keys of the gateways");
+        tracing::error!(
+            error = format!("{error:#}"),
+            "cannot replace the signing keys of the gateways; the previous keys stay valid"
+        );
         Code::StorageUnavailable.refuse("The keys of the gateways could not be replaced.")
     })?;
     learn(&app).await;
-    tracing::warn!(actor = actor.name, "replaced the keys of all gateways");
+    tracing::warn!(actor = actor.name, "replaced the signing keys of all gateways");
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

@@ -168,7 +168,7 @@ async fn look_at(app: &App, unserved: &[Hostname]) {
             }
             Ok(false) => "not_due",
             Err(error) => {
-                tracing::debug!(domain = %name, %error, "could not make the domain of a handshake due");
+                tracing::debug!(domain = %name, %error, "cannot make the domain of a handshake due");
                 "failed"
             }
         };
@@ -183,7 +183,7 @@ async fn admit(app: &App, permits: &Permits, edge: &Credential, node: &str) -> R
     }
     let _permit = permits.to_report(&edge.digest).await.ok_or_else(too_many_reports)?;
     if let Err(error) = app.gateways.load_processes(&app.core.store).await {
-        tracing::debug!(%error, "the processes on record could not be read; those that were seen lately are counted");
+        tracing::debug!(%error, "cannot read the list of gateway processes; counting those that reported lately");
     }
     if app.gateways.nodes.has_room_for(node) {
         return Ok(());

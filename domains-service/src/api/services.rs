@@ -101,7 +101,10 @@ pub(super) async fn known_project(State(app): State<Arc<App>>, Path([project]): 
 /// `GET /internal/trust`: the keys that the service trusts.
 pub(super) async fn trust(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let identities = keyring::identities(&app.core, &app.gateways).await.map_err(|error| {
-        tracing::error!(error = format!("{error:#}"), "could not read the keys of the gateways");
+        tracing::error!(
+            error = format!("{error:#}"),
+            "cannot read the signing keys of the gateways; refusing a service that asks for them"
+        );
         Code::StorageUnavailable.refuse("The database does not answer.")
     })?;
     Ok(axum::Json(Trust { gateways: identities.public.clone(), operators: app.gateways.passes() }).into_response())
