@@ -271,7 +271,8 @@ pub(super) async fn rotate(
             error = format!("{error:#}"),
             "cannot replace the signing keys of the gateways; the previous keys stay valid"
         );
-        Code::StorageUnavailable.refuse("The keys of the gateways could not be replaced.")
+        Code::StorageUnavailable
+            .refuse("Cannot replace the signing keys of the gateways; the previous keys stay valid. Retry shortly.")
     })?;
     learn(&app).await;
     tracing::warn!(actor = actor.name, "replaced the signing keys of all gateways");

@@ -115,7 +115,9 @@ pub(super) async fn create(
         return Err(Code::ProjectReserved.refuse("The platform uses this name. Choose another name.").into());
     }
     if app.core.settings.platform.child(name.as_str()).is_err() {
-        return Err(Code::InvalidProject.refuse("The project's hostname would be too long.").into());
+        return Err(Code::InvalidProject
+            .refuse("The project's hostname would have more than 253 characters. Choose a shorter name.")
+            .into());
     }
     // One whose record is damaged keeps its name.
     app.core.store.repair_projects(Some(&name)).await?;

@@ -78,7 +78,9 @@ async fn add(
     let name = app.core.settings.attachable(&wanted.name).map_err(unattachable)?.name;
     let rule = wanted.redirect.as_ref().map(rule_of).transpose()?;
     if wanted.primary && rule.is_some() {
-        return Err(Code::RedirectLoop.refuse("The primary domain serves; it cannot redirect.").into());
+        return Err(Code::RedirectLoop
+            .refuse("The primary domain cannot redirect. Leave out primary or redirect.")
+            .into());
     }
     let mut write = app.core.store.write().await?;
     let project = projects::find(&mut write, &id).await?;
@@ -142,7 +144,9 @@ fn unattachable(error: NameError) -> ApiError {
         NameError::Invalid(reason, message) => Code::InvalidDomain
             .refuse(format!("The name cannot be attached: {message}."))
             .with_details(json!({ "reason": reason })),
-        NameError::Reserved => Code::ReservedDomain.refuse("The name is reserved for other uses and cannot be owned."),
+        NameError::Reserved => Code::ReservedDomain.refuse(
+            "The name is reserved for special use, such as example.com or printer.local. Attach a name that you own.",
+        ),
         NameError::PublicSuffix => Code::PublicSuffix
             .refuse("The name is a public suffix. Attach your own name below it, such as shop.co.uk below co.uk."),
         NameError::Platform => Code::PlatformDomain

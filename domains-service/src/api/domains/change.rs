@@ -119,7 +119,7 @@ pub(super) async fn permit_redirect(write: &mut Write, domain: &Domain, rule: &R
                 Code::RedirectTargetInactive.refuse(format!("The redirect's target is not served: {why}."))
             }
             RedirectError::Primary => Code::PrimaryInUse
-                .refuse("This is the primary domain, which serves. Make another domain the primary one first."),
+                .refuse("The primary domain cannot redirect. Make another domain the primary one first."),
         };
         refusal.into()
     })
@@ -154,7 +154,9 @@ async fn change(
         Field::Null => domain.redirect = None,
         Field::Value(rule) => {
             if change.primary == Some(true) {
-                return Err(Code::RedirectLoop.refuse("The primary domain serves; it cannot redirect.").into());
+                return Err(Code::RedirectLoop
+                    .refuse("The primary domain cannot redirect. Leave out primary or redirect.")
+                    .into());
             }
             permit_redirect(&mut write, &domain, &rule).await?;
             domain.redirect = Some(rule);
