@@ -1,7 +1,7 @@
-//! Telling an open page that what it shows has changed: server-sent events.
+//! Server-sent events that tell an open page to reload.
 //!
-//! The page is told that it is old, and fetches itself anew: there is one way to write it. A page that is not told,
-//! because its browser runs no script or there are too many, reloads by itself.
+//! An event has no content: the page fetches itself again, so pages are rendered in one place only. A page without
+//! events, because its browser runs no script or there are too many pages, reloads periodically.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -24,14 +24,14 @@ use super::session::Session;
 use super::words as w;
 use chassis::shares::SharePermit;
 
-/// Between two looks.
+/// Interval of the checks for changes.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A stream ends after so many checks, and the browser asks again at once. So a session that ended gets no more events,
+/// A stream ends after this number of checks, and the browser reconnects at once. So a session that ended gets no more events,
 /// and a gateway that drains does not wait for an open page.
 const LOOKS_MAX: u32 = 5;
 
-/// How soon the browser asks again.
+/// Delay before the browser reconnects.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
 /// Comments are sent this often, so that no proxy on the way closes the connection as idle.
@@ -48,7 +48,7 @@ pub(super) struct What {
 struct Watch {
     dashboard: Arc<Dashboard>,
     session: Session,
-    /// The operation, what its path names, and the query.
+    /// The operation, the parameters of its path, and the query.
     watched: (Operation, Vec<String>, String),
     seen: Option<String>,
     looks: u32,
@@ -79,7 +79,7 @@ pub(super) async fn watch(
 }
 
 impl Watch {
-    /// The next event; nothing when the stream ends.
+    /// The next event; `None` when the stream ends.
     async fn news(&mut self) -> Option<Event> {
         loop {
             if self.looks >= LOOKS_MAX {
