@@ -1,4 +1,4 @@
-//! Short digests, which show whether a text has changed.
+//! Digests, which show whether a text has changed.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;

@@ -17,13 +17,13 @@ use crate::store::comparison::{self, Revocation};
 use crate::store::credentials::Kind;
 use crate::store::revocations::Revocations;
 
-/// Interval between two looks at the database.
+/// Interval of reads of the database.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Opens the file, and makes it if it is missing.
 ///
 /// # Errors
-/// When it cannot be read, written and synced, with the cure.
+/// When it cannot be read, written and synced, with the fix.
 pub(crate) fn open(path: &Path) -> anyhow::Result<Revocations> {
     Revocations::open(path).with_context(|| {
         format!(

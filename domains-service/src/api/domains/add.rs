@@ -1,4 +1,4 @@
-//! Adding a domain, and what adding one would mean.
+//! Adding a domain, and checking what that would need.
 
 use axum::response::{IntoResponse, Response};
 use axum::routing::on;
@@ -117,7 +117,7 @@ async fn add(
     response(&app, &project, &domain, StatusCode::CREATED).await
 }
 
-/// What is wanted of a domain that is there already and has it otherwise.
+/// The field in which the request differs from the domain that is attached already.
 fn differs(known: &Domain, primary: bool, rule: Option<&RedirectRule>) -> Option<&'static str> {
     match rule {
         _ if primary && !(known.primary || known.primary_wanted) => Some("role"),
@@ -126,7 +126,7 @@ fn differs(known: &Domain, primary: bool, rule: Option<&RedirectRule>) -> Option
     }
 }
 
-/// A paid plan and a successful deploy. Returns how many domains the plan has.
+/// Requires a paid plan and a successful deploy. Returns the number of domains in the plan.
 fn preconditions(app: &App, project: &ProjectRecord) -> Result<u32, Refusal> {
     let limit = app.core.settings.plans.of(project.plan).domains;
     if limit == 0 {
@@ -155,7 +155,7 @@ fn unattachable(error: NameError) -> ApiError {
     refusal.into()
 }
 
-/// `GET …/domain-check?name=`: what adding the name would mean, without adding it.
+/// `GET …/domain-check?name=`: the records and conflicts of a name, without adding it.
 async fn check(Authorised { app, project: id, .. }: Authorised, params: Params) -> Result<Response, ApiError> {
     let project = projects::load(&app, &id).await?;
     let text = params.text("name").unwrap_or_default();
