@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_minute_no_seconds_are_told() {
+    fn a_minute_is_shown_without_seconds() {
         let began = 1_781_481_600_000;
         for (later, text) in [
             (0, "less than a minute ago"),

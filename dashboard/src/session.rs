@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_forms_send_back_is_the_sessions_own() {
+    fn the_token_of_forms_belongs_to_one_session() {
         assert_ne!(csrf_of("one"), csrf_of("two"));
         assert!(!csrf_of("one").contains("one") && same(&csrf_of("one"), &csrf_of("one")));
     }

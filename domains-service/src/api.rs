@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_callers_name_is_in_the_list_of_the_api() {
+    fn operations_of_pages_and_commands_are_in_the_api() {
         for operation in domains_api::Operation::ALL {
             assert!(named(*operation).is_some(), "{}", operation.as_str());
         }

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_reported_with_a_way_out() {
+    fn every_mistake_is_reported_with_a_fix() {
         let text = "platform_domain = \"a_b\"\nchange_log_rows = 1\n[dns]\nmode = \"guess\"\n[local_authority]\nca_key_file = \"k\"\n";
         let problems = read(text).unwrap_err().to_string();
         for part in [

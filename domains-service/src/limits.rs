@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_asks_only_whether_the_name_failed_too_often() {
+    fn a_renewal_is_limited_only_by_failures_of_the_name() {
         let limits = Limits::default();
         let demands = limits.of_order("one", "demo", "shop.customer.com", "customer.com", true);
         assert_eq!(demands.len(), 1);

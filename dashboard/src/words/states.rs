@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn every_event_that_is_told_has_words() {
+    fn every_shown_event_has_words() {
         for kind in EVENTS {
             assert!(event(kind).starts_with(char::is_uppercase), "{kind}");
         }

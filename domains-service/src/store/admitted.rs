@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_revoked_here_opens_nothing_although_the_database_is_away() {
+    async fn a_credential_revoked_here_is_refused_while_the_database_is_unavailable() {
         let directory = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
         let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();

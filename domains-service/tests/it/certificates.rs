@@ -126,7 +126,7 @@ async fn the_authority_that_caa_permits_and_that_answers_is_chosen() {
 
 // rule: 1.18
 #[tokio::test]
-async fn without_a_certificate_after_thirty_minutes_the_owner_is_asked_to_look() {
+async fn without_a_certificate_after_thirty_minutes_the_owner_must_act() {
     let authority = FakeAuthority::new("one.ca");
     for _ in 0..50 {
         authority.failures.lock().push(IssueError::Unreachable("connection refused".to_owned()));

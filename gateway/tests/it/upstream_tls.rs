@@ -232,7 +232,7 @@ async fn an_insecure_upstream_is_served_and_status_and_log_say_so() {
 }
 
 #[tokio::test]
-async fn health_is_asked_over_tls() {
+async fn health_checks_use_tls() {
     let (upstream, files) = (Upstream::start().await, directory());
     let at = front(upstream.address, usual(&["another.example"])).await;
     let root = file(files.path(), "root.pem", &certificates::root());

@@ -49,7 +49,7 @@ async fn operator(platform: &Platform) -> Browser<'_> {
 }
 
 #[tokio::test]
-async fn a_key_says_when_it_was_used_last() {
+async fn a_key_shows_its_last_use() {
     let platform = demo().await;
     let id = key(&platform, "checkout").await;
     let mut browser = Browser::signed_in(&platform, "demo", &["domains:read", "keys:write"]).await;
