@@ -144,7 +144,7 @@ async fn send(core: &Core, sender: &Sender, endpoint: &EndpointRecord, delivery:
     let secrets = match endpoint.secrets(&core.sealing, now) {
         Ok(secrets) => secrets,
         Err(error) => {
-            tracing::error!(error = format!("{error:#}"), webhook = endpoint.id, "cannot sign a webhook delivery");
+            tracing::error!(error = format!("{error:#}"), webhook = endpoint.id, "cannot sign a webhook delivery; the delivery fails. The webhook's owner must rotate its secret");
             return Attempt {
                 result: AttemptResult::Unreachable,
                 status: None,

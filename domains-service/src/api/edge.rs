@@ -87,7 +87,7 @@ pub(super) async fn feed(
     }
     let Some(permit) = permits.take(&edge.digest) else {
         return Err(Code::StorageUnavailable
-            .refuse("The maximum number of gateways follow the changes. Retry later.")
+            .refuse("The maximum number of gateways is connected. Retry later.")
             .into());
     };
     let (pieces, waiting) = mpsc::channel(PIECES_WAITING_MAX);

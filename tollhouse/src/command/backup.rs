@@ -141,7 +141,7 @@ pub(super) async fn restore(common: &Common, directory: &Directory, restore: &Re
         anyhow::ensure!(
             is_signed,
             "{} does not match its signature: it was changed, or another platform secret signed it. If you are sure that \
-             nobody changed it, restore it with --accept-unsigned",
+             it was not changed, restore it with --accept-unsigned",
             from.join(MANIFEST).display()
         );
     }

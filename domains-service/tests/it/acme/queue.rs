@@ -46,7 +46,7 @@ async fn active(platform: &Platform, number: usize) -> Value {
 
 // promise: domains.24
 #[tokio::test]
-async fn a_pressed_button_shows_the_place_and_does_not_change_it() {
+async fn verify_shows_the_place_in_the_queue_and_does_not_change_it() {
     let ca = FakeCa::start().await;
     let platform = with_queue(&ca, 3).await;
     let [first, second, third] = [PROJECT_ORDERS, PROJECT_ORDERS + 1, PROJECT_ORDERS + 2];
