@@ -23,7 +23,7 @@ use crate::store::StoreError;
 use crate::store::webhooks::{self, Delivery, DueDelivery};
 use crate::webhook::EndpointRecord;
 
-/// Between two searches for messages that are due.
+/// Interval of searches for due messages.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Attempts at the same time.
@@ -36,7 +36,7 @@ const ATTEMPTS_PER_PROJECT: usize = 4;
 /// replicas' clocks and the delay of a slow database, and short enough for the repeat after a crash.
 const CLAIM: Duration = Duration::from_secs(10);
 
-/// Between two renewals.
+/// Interval at which a claim is extended.
 const RENEW_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Sends due deliveries, and disables endpoints that failed for `disable_after`, until `shutdown`. Then finishes the
@@ -144,7 +144,11 @@ async fn send(core: &Core, sender: &Sender, endpoint: &EndpointRecord, delivery:
     let secrets = match endpoint.secrets(&core.sealing, now) {
         Ok(secrets) => secrets,
         Err(error) => {
-            tracing::error!(error = format!("{error:#}"), webhook = endpoint.id, "cannot sign a webhook delivery; the delivery fails. The webhook's owner must rotate its secret");
+            tracing::error!(
+                error = format!("{error:#}"),
+                webhook = endpoint.id,
+                "cannot sign a webhook delivery; the delivery fails. The webhook's owner must rotate its secret"
+            );
             return Attempt {
                 result: AttemptResult::Unreachable,
                 status: None,

@@ -37,7 +37,7 @@ impl Master {
     }
 }
 
-/// Which keys there are: another one whenever a generation, its tickets, or the gateways on record change.
+/// A version of all keys: it changes with every generation, its tickets, and the registered gateways.
 pub(crate) type Version = [u8; 32];
 
 /// The keys of all gateways on record.

@@ -58,7 +58,7 @@ const PUBLISHED_PLANS: &str = "published_plans";
 /// Projects read at once when plans are brought up to date.
 const PROJECTS_PER_READ: i64 = 500;
 
-/// What the service asks of others: DNS and certificate authorities.
+/// The external dependencies: DNS and certificate authorities.
 pub struct World {
     /// DNS.
     pub dns: Arc<dyn Dns>,

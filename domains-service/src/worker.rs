@@ -25,10 +25,10 @@ use crate::store::usage::USAGE_DAYS_MAX;
 use crate::store::{Store, StoreError, acme, domains, keys, numbers, processes, projects, webhooks};
 use crate::withdrawals;
 
-/// Between two searches for domains that are due; a change wakes the worker at once.
+/// Interval of searches for due domains; a change wakes the worker at once.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Between two searches for names whose turn has come.
+/// Interval of searches for names that are next in a queue.
 const OFFER_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Domains reconciled at once, of all projects and of one.
@@ -38,13 +38,13 @@ const DOMAINS_AT_ONCE_PER_PROJECT: usize = 16;
 /// Domains per search.
 const DOMAINS_PER_SEARCH: i64 = 256;
 
-/// Between two rounds of keeping tables bounded.
+/// Interval of the cleanup of tables.
 const TIDY_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Time for work in progress at shutdown; less than requests in progress get.
 const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(15);
 
-/// Between two searches for orders of removed names.
+/// Interval of searches for orders of removed names.
 const ABANDON_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Abandoned orders per search.
@@ -113,7 +113,7 @@ impl InProgress {
         self.domains.insert(handle.id(), place);
     }
 
-    /// Waits until one is done; whether it went well.
+    /// Waits until one is done; returns whether it succeeded.
     async fn one_done(&mut self) -> bool {
         match self.tasks.join_next_with_id().await {
             Some(Ok((id, result))) => {

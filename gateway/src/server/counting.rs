@@ -93,7 +93,7 @@ impl PlaceFile {
             Err(error) => tracing::error!(
                 error = format!("{error:#}"), data_directory = %directory,
                 "another gateway uses a copy of this data directory, and the new identity of this one cannot be written; \
-                 trying again every second"
+                 retrying every second"
             ),
         }
     }
