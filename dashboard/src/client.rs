@@ -12,7 +12,10 @@ impl Answered {
     /// Parses the body into the type that a page shows.
     pub(super) fn read<T: DeserializeOwned>(self) -> Result<T, Refused> {
         serde_json::from_value(self.body).map_err(|error| {
-            tracing::error!(%error, "the API's response is not what the dashboard expects; answered 500. This is a defect: report it");
+            tracing::error!(
+                %error,
+                "the API's response is not what the dashboard expects; answered 500. This is a defect: report it"
+            );
             Refused::internal()
         })
     }

@@ -40,8 +40,8 @@ impl Gateways {
             tracing::warn!(
                 revision = revision.0,
                 gateways = learnt.lagging.join(", "),
-                "these gateways have not confirmed a change within a second; answering without them. They apply it when they \
-                 reach the control plane"
+                "these gateways have not confirmed a change within a second; answering without them. They apply it \
+                 when they reach the control plane"
             );
         }
         Ok(())
@@ -77,8 +77,8 @@ impl Gateways {
         if !gateways.is_empty() {
             tracing::warn!(
                 gateways = gateways.join(", "),
-                "gateways applied revisions that the database lacks; withdrawals wait until each of them reports again. If an \
-                 older database was restored, run `tollhouse node accept`"
+                "gateways applied revisions that the database lacks; withdrawals wait until each of them reports \
+                 again. If an older database was restored, run `tollhouse node accept`"
             );
         }
     }

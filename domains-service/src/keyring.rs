@@ -110,7 +110,10 @@ async fn reseal(core: &Core, stored: &[SealedGeneration]) -> anyhow::Result<()> 
             Ok(sealed) => write.replace_generation(&SealedGeneration { sealed, ..stored }).await?,
             // It is damaged, and is not used.
             Err(error) => {
-                tracing::debug!(number = stored.number, %error, "cannot seal a signing key of gateways with the newest secret")
+                tracing::debug!(
+                    number = stored.number, %error,
+                    "cannot seal a signing key of gateways with the newest secret"
+                )
             }
         }
     }

@@ -86,7 +86,10 @@ pub(crate) async fn confirm(
             "a withdrawal waits for these gateways to confirm it; they may still serve it"
         );
         if let Err(error) = record(&core.store, *what, which, project, &acknowledged).await {
-            tracing::warn!(%error, "cannot record the event that a withdrawal waits for gateways; the withdrawal continues");
+            tracing::warn!(
+                %error,
+                "cannot record the event that a withdrawal waits for gateways; the withdrawal continues"
+            );
         }
     }
     Ok(acknowledged)

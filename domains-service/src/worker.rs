@@ -122,8 +122,11 @@ impl InProgress {
             }
             Some(Err(broken)) => {
                 self.domains.remove(&broken.id());
-                tracing::error!(error = %broken, "the task of a domain panicked; retrying when its lease ends. This is a defect: report it with the panic's place, \
-                     which standard error has");
+                tracing::error!(
+                    error = %broken,
+                    "the task of a domain panicked; retrying when its lease ends. This is a defect: report it with the \
+                     panic's place, which standard error has"
+                );
                 false
             }
             None => std::future::pending().await,
@@ -233,7 +236,10 @@ async fn abandon_due_orders(core: &Core, authorities: &Authorities) -> Result<()
             }
             _ => {
                 core.store.forget_abandoned(&order).await?;
-                tracing::info!(domain = %order.hostname, authority = order.authority, "ended an order of a removed domain");
+                tracing::info!(
+                    domain = %order.hostname, authority = order.authority,
+                    "ended an order of a removed domain"
+                );
             }
         }
     }

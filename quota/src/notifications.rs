@@ -60,7 +60,8 @@ impl Quota {
                         if pause == READ_AGAIN_MIN {
                             tracing::warn!(
                                 reason = %outage,
-                                "cannot read the bans of other gateways; retrying. Until then, keys that they banned are admitted here"
+                                "cannot read the bans of other gateways; retrying. Until then, keys that they banned \
+                                 are admitted here"
                             );
                         }
                         read_at = Instant::now() + pause;

@@ -261,7 +261,8 @@ impl Upstreams {
             let names = lost.map(|upstream| upstream.settings.name.as_str()).collect::<Vec<_>>().join(", ");
             tracing::warn!(
                 upstreams = names,
-                "cannot resolve these upstreams; starting without them. Their projects get 503 until DNS has their names"
+                "cannot resolve these upstreams; starting without them. Their projects get 503 until DNS has their \
+                 names"
             );
         }
     }

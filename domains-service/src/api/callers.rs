@@ -86,8 +86,8 @@ async fn holder(
             gateway = origin.gateway,
             api_key.id = %key.id,
             client = %origin.client,
-            "refused a request: its gateway signed the identity of another API key than the request carries. This gateway \
-             may be in wrong hands: check it, or run `tollhouse node revoke`"
+            "refused a request: its gateway signed the identity of another API key than the request carries. This \
+             gateway may be in wrong hands: check it, or run `tollhouse node revoke`"
         );
         return Err(invalid());
     }

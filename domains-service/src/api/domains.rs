@@ -119,7 +119,10 @@ async fn response(
 /// record.
 async fn turns(app: &App, project: &ProjectRecord) -> HashMap<String, QueuePlace> {
     app.issuing.authorities.places(&project.id.uid).await.unwrap_or_else(|error| {
-        tracing::warn!(project.id = %project.id, %error, "cannot read the queue of orders; showing domains without their places");
+        tracing::warn!(
+            project.id = %project.id, %error,
+            "cannot read the queue of orders; showing domains without their places"
+        );
         HashMap::new()
     })
 }

@@ -54,7 +54,10 @@ impl KeptFile {
             Ok(()) => *written = text,
             Err(error) => {
                 let file = self.path.display();
-                tracing::warn!(error = format!("{error:#}"), %file, "cannot save quota counts to a file; retrying. Free space on the disk, or check it");
+                tracing::warn!(
+                    error = format!("{error:#}"), %file,
+                    "cannot save quota counts to a file; retrying. Free space on the disk, or check it"
+                );
             }
         }
     }
@@ -153,7 +156,11 @@ pub(super) async fn open(
         if let Some(text) = damage::read(&unclaimed.path, UNCLAIMED_BYTES_MAX) {
             settings.unclaimed = serde_json::from_slice(&text).unwrap_or_else(|error| {
                 let file = unclaimed.path.display();
-                tracing::error!(%error, %file, "the file of uncharged requests is damaged; requests admitted without Redis before this start are not charged. Check the disk");
+                tracing::error!(
+                    %error, %file,
+                    "the file of uncharged requests is damaged; requests admitted without Redis before this start are \
+                     not charged. Check the disk"
+                );
                 BTreeMap::new()
             });
         }
@@ -202,7 +209,10 @@ fn embedded(config: &Config, clock: Arc<dyn Clock>) -> (Arc<MemoryStore>, PathBu
             }
             // A damaged file does not stop the gateway from starting: it logs an error and counts from zero.
             Err(error) => {
-                tracing::error!(%error, file = %path.display(), "the usage file is damaged; quota counts start at zero. Check the disk");
+                tracing::error!(
+                    %error, file = %path.display(),
+                    "the usage file is damaged; quota counts start at zero. Check the disk"
+                );
             }
         }
     }
