@@ -278,8 +278,7 @@ fn is_newest(directory: &Directory, backup: &Path, made_at: i64) -> anyhow::Resu
         let [made_at, at] = [made_at, at].map(|at| moment(at).unwrap_or_default());
         anyhow::bail!(
             "{} was made at {made_at}, and there is a newer backup, of {at} ({which}). Restore the newer one, or this \
-             one with --older: keys, credentials and names that were revoked or removed after {made_at} are then valid \
-             again",
+             one with --older: keys and names that were revoked or removed after {made_at} may then be valid again",
             backup.display()
         );
     }
