@@ -1,4 +1,4 @@
-//! The file of revoked credentials and the database agree: at the start, before credentials are enrolled from files,
+//! Keeps the file of revoked credentials and the database equal: at the start, before credentials are enrolled from files,
 //! after each revocation, and every second, for those of other replicas.
 //!
 //! A credential of the file that the database does not have as revoked is revoked again: the database went back to an
