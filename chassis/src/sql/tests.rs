@@ -173,7 +173,7 @@ async fn a_caller_that_is_cancelled_while_its_transaction_begins_leaves_none() {
 }
 
 #[tokio::test]
-async fn a_snapshot_shows_one_moment() {
+async fn a_snapshot_is_of_one_moment() {
     let directory = tempfile::tempdir().unwrap();
     for database in both(directory.path()).await {
         query(TABLE).execute(&database.write).await.unwrap();

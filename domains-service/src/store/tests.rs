@@ -66,7 +66,7 @@ async fn a_commit_to_a_file_waits_for_the_disk() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_workers_one_gets_the_lease() {
+async fn one_of_many_workers_gets_the_lease() {
     let (stores, domain) = with_domain().await;
     let mut workers = tokio::task::JoinSet::new();
     for number in 0..20 {

@@ -223,7 +223,7 @@ async fn a_wrong_certificate_replaces_nothing() {
 }
 
 #[tokio::test]
-async fn without_an_authority_domains_wait_and_say_so() {
+async fn without_an_authority_domains_wait_with_a_problem() {
     let platform = Platform::bent(Bend { authorities: Some(Authorities::default()), ..Bend::default() }).await;
     platform.project("demo", "pro").await;
     platform.operator("POST", "/projects/demo/domains", json!({ "name": "shop.localhost" })).await;

@@ -298,7 +298,7 @@ async fn gateways_and_services_share_one_namespace_and_their_credentials_do_not_
 
 /// A column of a server holds numbers alone.
 #[tokio::test]
-async fn a_credential_whose_end_cannot_be_read_opens_nothing() {
+async fn a_credential_with_an_unreadable_expiry_is_refused() {
     if over_postgres() {
         return;
     }

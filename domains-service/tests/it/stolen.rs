@@ -258,7 +258,7 @@ async fn identities_of_keys_that_were_replaced_are_refused_at_once() {
 }
 
 #[tokio::test]
-async fn a_key_that_expires_or_is_revoked_ends_at_the_control_plane_before_any_gateway_hears_of_it() {
+async fn the_control_plane_refuses_a_revoked_or_expired_key_before_gateways_do() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
     let gateway = Gateway::enrolled(&platform, "edge-1").await;

@@ -165,7 +165,7 @@ async fn another_database_removes_nothing_until_an_operator_accepts_it() {
 }
 
 #[tokio::test]
-async fn a_database_that_went_back_is_refused_at_any_number() {
+async fn a_database_restored_to_an_earlier_state_is_refused_at_any_revision() {
     let world = World::start().await;
     let late = "late.tollhouse.localhost";
     let yesterday = world.control.copy_database();

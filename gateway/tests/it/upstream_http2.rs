@@ -266,7 +266,7 @@ async fn a_refused_stream_is_retried_elsewhere_a_bounded_number_of_times() {
 
 /// Each request is sent twice, and more often while the budget of retries lasts: ten of them, and one for ten requests.
 #[tokio::test]
-async fn an_upstream_that_refuses_all_streams_gets_twice_as_many_and_no_new_connections() {
+async fn an_upstream_that_refuses_all_streams_gets_a_bounded_number_of_retries_and_no_new_connections() {
     const REQUESTS: usize = 40;
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = asked.clone();
@@ -360,7 +360,7 @@ async fn a_client_that_does_not_read_delays_no_other_client() {
 }
 
 #[tokio::test]
-async fn tenants_do_not_share_a_connection_unless_the_settings_say_so() {
+async fn tenants_share_a_connection_only_if_the_settings_allow_it() {
     for (lines, connections) in [("", 2), ("shared_connections = true", 1)] {
         let upstream = H2Upstream::start(100, echo).await;
         let world = world(upstream.address, |setup| setup.blog = lines).await;
@@ -422,7 +422,7 @@ async fn no_byte_of_one_exchange_reaches_another() {
 }
 
 #[tokio::test]
-async fn interim_responses_and_trailers_go_on() {
+async fn interim_responses_and_trailers_are_forwarded() {
     let (upstream, mut taken) = H2Upstream::taken().await;
     let world = world(upstream.address, |_| {}).await;
     let client = world.h2(BLOG).await;

@@ -55,7 +55,7 @@ impl Watcher for IgnoringWatcher {
 }
 
 #[tokio::test]
-async fn others_go_on_while_the_replica_is_written() {
+async fn other_tasks_continue_while_the_replica_is_written() {
     let directory = tempfile::tempdir().unwrap();
     let file = File::open_on(&directory.path().join("replica.redb"), room_when_others_go_on).unwrap();
     let follower = follower(file);

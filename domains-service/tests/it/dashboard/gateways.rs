@@ -124,7 +124,7 @@ async fn bans_are_shown_to_operators_and_to_owners_of_the_key() {
 }
 
 #[tokio::test]
-async fn of_many_bans_some_are_listed_and_all_are_counted() {
+async fn the_list_of_bans_is_bounded_and_all_are_counted() {
     let platform = demo().await;
     let id = |number: usize| format!("key_{number:016}");
     let bans: Vec<Value> = (0..50)
