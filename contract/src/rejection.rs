@@ -17,7 +17,7 @@ crate::text::words! {
         Customer = "customer",
         /// The operator of the platform.
         Platform = "platform",
-        /// The backend behind the gateway.
+        /// The upstream.
         Upstream = "upstream",
     }
 }

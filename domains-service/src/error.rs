@@ -183,7 +183,7 @@ impl From<sqlx::Error> for ApiError {
 
 impl From<anyhow::Error> for ApiError {
     fn from(error: anyhow::Error) -> Self {
-        tracing::error!(error = format!("{error:#}"), "request failed; answering 500");
+        tracing::error!(error = format!("{error:#}"), "a request failed: answered 500. This is a defect: report it");
         Code::InternalError.refuse("Something went wrong on our side.").into()
     }
 }

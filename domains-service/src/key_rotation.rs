@@ -146,7 +146,7 @@ async fn drop_sealed_with(core: &Core, seal: &str) -> Result<(), StoreError> {
 pub(crate) async fn rotate(app: std::sync::Arc<App>, shutdown: Shutdown) {
     while !shutdown.has_begun() {
         if let Err(error) = rotate_once(&app.core, &app.gateways.nodes, &shutdown).await {
-            tracing::error!(%error, "could not seal rows with the newest secret; retrying in a minute");
+            tracing::error!(%error, "cannot seal rows with the newest sealing secret; retrying in a minute");
         }
         tokio::select! {
             () = shutdown.begun() => return,

@@ -114,7 +114,7 @@ const DAY: i64 = 24 * HOUR;
 const BURST_MAX: i64 = 1_000_000;
 const SPAN_MAX: i64 = 31 * DAY;
 
-/// Into how many shares an account's orders are cut, of which one project has one.
+/// Number of shares of an account's orders; one project gets at most one share.
 const SHARES: i64 = 5;
 
 /// The limits of an authority for one account. The defaults are Let's Encrypt's (rate limits, August 2026).
@@ -210,7 +210,7 @@ impl Limits {
     }
 }
 
-/// Names of one queue whose turn comes at once.
+/// Maximum of names of one queue that are due at the same time.
 pub(crate) const OFFERS_MAX: i64 = 256;
 
 /// The name of a bucket and of its queue: of a project, a registered domain or a name, or the only one of its kind.
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_asks_only_whether_the_name_failed_too_often() {
+    fn a_renewal_is_limited_only_by_failures_of_the_name() {
         let limits = Limits::default();
         let demands = limits.of_order("one", "demo", "shop.customer.com", "customer.com", true);
         assert_eq!(demands.len(), 1);

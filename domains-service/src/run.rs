@@ -58,7 +58,7 @@ const PUBLISHED_PLANS: &str = "published_plans";
 /// Projects read at once when plans are brought up to date.
 const PROJECTS_PER_READ: i64 = 500;
 
-/// What the service asks of others: DNS and certificate authorities.
+/// The external dependencies: DNS and certificate authorities.
 pub struct World {
     /// DNS.
     pub dns: Arc<dyn Dns>,
@@ -128,7 +128,11 @@ pub async fn start_in(
         let authority = authority.with_context(|| format!("the certificate authority {:?}", settings.name))?;
         // The first order reads the account again, and fails with the reason.
         if let Err(error) = authority.load_account().await {
-            tracing::warn!(authority = settings.name, error = format!("{error:#}"), "cannot read the account yet");
+            tracing::warn!(
+                authority = settings.name,
+                error = format!("{error:#}"),
+                "cannot read the account of a certificate authority; the next order reads it again"
+            );
         }
         authorities.public.push(Arc::new(authority));
     }
@@ -243,7 +247,7 @@ fn admin_router(app: &Arc<App>, health: &Health, registry: Registry) -> axum::Ro
                 if request.uri().path() == "/metrics"
                     && let Err(error) = worker::measure(&app.core, &app.gateways).await
                 {
-                    tracing::warn!(%error, "could not update the gauges of /metrics; showing older values");
+                    tracing::warn!(%error, "cannot update the gauges of /metrics; showing older values");
                 }
                 next.run(request).await
             }

@@ -25,10 +25,10 @@ use crate::store::usage::USAGE_DAYS_MAX;
 use crate::store::{Store, StoreError, acme, domains, keys, numbers, processes, projects, webhooks};
 use crate::withdrawals;
 
-/// Between two searches for domains that are due; a change wakes the worker at once.
+/// Interval of searches for due domains; a change wakes the worker at once.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Between two searches for names whose turn has come.
+/// Interval of searches for names that are next in a queue.
 const OFFER_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Domains reconciled at once, of all projects and of one.
@@ -38,13 +38,13 @@ const DOMAINS_AT_ONCE_PER_PROJECT: usize = 16;
 /// Domains per search.
 const DOMAINS_PER_SEARCH: i64 = 256;
 
-/// Between two rounds of keeping tables bounded.
+/// Interval of the cleanup of tables.
 const TIDY_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Time for work in progress at shutdown; less than requests in progress get.
 const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(15);
 
-/// Between two searches for orders of removed names.
+/// Interval of searches for orders of removed names.
 const ABANDON_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Abandoned orders per search.
@@ -108,14 +108,12 @@ impl InProgress {
                 }
                 reconciled => reconciled.map(|_| ()),
             }
-            .inspect_err(
-                |error| tracing::error!(%error, domain = %domain.name, "could not reconcile a domain; retrying"),
-            )
+            .inspect_err(|error| tracing::error!(%error, domain = %domain.name, "cannot reconcile a domain; retrying"))
         });
         self.domains.insert(handle.id(), place);
     }
 
-    /// Waits until one is done; whether it went well.
+    /// Waits until one is done; returns whether it succeeded.
     async fn one_done(&mut self) -> bool {
         match self.tasks.join_next_with_id().await {
             Some(Ok((id, result))) => {
@@ -124,7 +122,11 @@ impl InProgress {
             }
             Some(Err(broken)) => {
                 self.domains.remove(&broken.id());
-                tracing::error!(error = %broken, "the task of a domain panicked; retrying when its lease ends");
+                tracing::error!(
+                    error = %broken,
+                    "the task of a domain panicked; retrying when its lease ends. This is a defect: report it with the \
+                     panic's place, which standard error has"
+                );
                 false
             }
             None => std::future::pending().await,
@@ -138,7 +140,7 @@ pub(crate) async fn reconcile_domains(app: Arc<App>, shutdown: Shutdown) {
     let mut search = true;
     while !shutdown.has_begun() {
         if search && let Err(error) = claim_due(&app, &mut in_progress).await {
-            tracing::error!(%error, "could not read due domains; retrying");
+            tracing::error!(%error, "cannot read due domains; retrying");
         }
         search = tokio::select! {
             () = shutdown.begun() => break,
@@ -187,7 +189,7 @@ pub(crate) async fn offer_turns(app: Arc<App>, shutdown: Shutdown) {
 pub(crate) async fn end_withdrawals(app: Arc<App>, shutdown: Shutdown) {
     while !shutdown.has_begun() {
         if let Err(error) = withdrawals::end_acknowledged(&app.core, &app.gateways).await {
-            tracing::error!(%error, "could not end confirmed withdrawals; retrying");
+            tracing::error!(%error, "cannot record that gateways confirmed withdrawals; retrying");
         }
         tokio::select! {
             () = shutdown.begun() => return,
@@ -210,7 +212,7 @@ pub(crate) async fn abandon_orders(app: Arc<App>, shutdown: Shutdown) {
             () = at_the_end(&shutdown) => return,
         };
         if let Err(error) = abandoned {
-            tracing::error!(%error, "could not read orders of removed domains; retrying");
+            tracing::error!(%error, "cannot read orders of removed domains; retrying");
         }
         tokio::select! {
             () = shutdown.begun() => return,
@@ -229,12 +231,15 @@ async fn abandon_due_orders(core: &Core, authorities: &Authorities) -> Result<()
         match abandoned {
             Err(error) if !is_old => {
                 tracing::warn!(domain = %order.hostname, authority = order.authority, %error,
-                    "could not deactivate authorizations of a removed domain; retrying");
+                    "cannot deactivate authorizations of a removed domain; retrying");
                 core.store.postpone_abandonment(&order, core.clock.now().plus(ABANDON_AGAIN_MILLIS)).await?;
             }
             _ => {
                 core.store.forget_abandoned(&order).await?;
-                tracing::info!(domain = %order.hostname, authority = order.authority, "ended the orders of a removed domain");
+                tracing::info!(
+                    domain = %order.hostname, authority = order.authority,
+                    "ended an order of a removed domain"
+                );
             }
         }
     }
@@ -245,7 +250,7 @@ async fn abandon_due_orders(core: &Core, authorities: &Authorities) -> Result<()
 pub(crate) async fn tidy(app: Arc<App>, change_log_rows: u64, shutdown: Shutdown) {
     while !shutdown.has_begun() {
         if let Err(error) = tidy_once(&app.core, &app.gateways.nodes, change_log_rows).await {
-            tracing::error!(%error, "cleanup failed; retrying");
+            tracing::error!(%error, "cannot delete expired rows; retrying");
         }
         tokio::select! {
             () = shutdown.begun() => return,

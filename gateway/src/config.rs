@@ -69,7 +69,7 @@ pub struct Config {
     pub(crate) serve_before_registered: bool,
     /// The settings of quotas.
     pub(crate) quota: QuotaConfig,
-    /// The backends.
+    /// The upstreams.
     pub(crate) upstreams: Vec<UpstreamSettings>,
     /// Load shedding before memory runs out.
     pub(crate) overload: OverloadConfig,
@@ -245,7 +245,7 @@ mod tests {
     const SECRET: &str = "a secret of these tests";
 
     #[test]
-    fn operators_passes_travel_as_plain_text_on_loopback_or_where_an_operator_says_so() {
+    fn operators_passes_are_sent_without_tls_only_on_loopback_or_where_the_settings_allow_it() {
         for here in ["", "[listen]\nadmin = \"127.0.0.9:9901\"", "[listen]\nadmin = \"[::1]:9901\""] {
             assert!(admin(here).is_ok(), "{here}");
         }

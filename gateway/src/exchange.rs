@@ -206,7 +206,7 @@ impl<'a> Exchange<'a> {
             return false;
         }
         let answered = self.answer(client, Refusal::new(rejection).into()).await;
-        answered.inspect_err(|error| tracing::debug!(%error, "could not send a refusal")).is_ok()
+        answered.inspect_err(|error| tracing::debug!(%error, "cannot send a refusal")).is_ok()
     }
 
     /// Ends a gRPC response that has begun with the status of the failure. Returns whether it was written.

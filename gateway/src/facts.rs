@@ -77,7 +77,7 @@ impl ConnectionKind {
 /// The destination of a request.
 #[derive(Debug)]
 pub(crate) struct Target {
-    /// The backend.
+    /// The upstream.
     pub upstream: Arc<Upstream>,
     /// Largest request body in bytes.
     pub body_bytes_max: u64,
@@ -132,9 +132,9 @@ pub(crate) struct CallerFacts {
     pub authentication: Option<Authentication>,
     /// The project of the key: the request is charged to its quota.
     pub payer: Option<Arc<Project>>,
-    /// A browser's preflight, without a key, that the API's backend answers.
+    /// A browser's preflight, without a key, that the API's upstream answers.
     pub is_preflight: bool,
-    /// The origin whose pages may read the response, unless the backend decides.
+    /// The origin whose pages may read the response, unless the upstream decides.
     pub allowed_origin: AllowedOrigin,
 }
 
@@ -154,8 +154,8 @@ pub(crate) struct QuotaFacts {
 /// The way of a request to its upstream.
 #[derive(Debug, Default)]
 pub(crate) struct UpstreamFacts {
-    /// The site's backend, if the settings have one of that name.
-    pub backend: Option<Arc<Upstream>>,
+    /// The upstream that the site names, if the settings have it.
+    pub configured: Option<Arc<Upstream>>,
     /// The destination.
     pub target: Option<Target>,
     /// The last endpoint that was tried.
@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latency_is_what_the_client_did_not_cause() {
+    fn the_latency_excludes_the_time_in_which_the_client_is_awaited() {
         let seconds = Duration::from_secs;
         let mut facts = Facts::new(RequestId::new(7), UnixMillis(0), seconds(100));
         assert_eq!(facts.latency(seconds(2)), seconds(2), "an answer of the gateway");

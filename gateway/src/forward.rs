@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_is_the_gateways_if_sampled_and_else_the_visitors() {
+    fn an_upstream_gets_the_gateways_trace_if_sampled_and_otherwise_the_visitors() {
         let theirs = || Some("theirs".to_owned());
         assert_eq!(forwarded(Surface::Site, false), [theirs(), theirs(), theirs()]);
         assert_eq!(forwarded(Surface::Api, false), [None, None, None]);

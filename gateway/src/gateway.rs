@@ -68,7 +68,7 @@ impl Gateway {
         }
         let (status, body) = match &answer {
             Answer::Refuse(refusal) if page && matches!(facts.surface, Surface::Site | Surface::Listener) => {
-                let own = facts.upstream.backend.as_ref().and_then(|upstream| upstream.settings.error_page.as_ref());
+                let own = facts.upstream.configured.as_ref().and_then(|upstream| upstream.settings.error_page.as_ref());
                 refusal.write_page(own, &facts.request_id, out)?
             }
             _ => answer.write(out)?,

@@ -66,7 +66,9 @@ impl Quota {
             }
         });
         if tokio::time::timeout(HAND_BACK_BUDGET, all).await.is_err() {
-            tracing::warn!("could not return all units to the quota store; they stay charged");
+            tracing::warn!(
+                "cannot return all unused units to the quota store in time; they stay charged until their windows end"
+            );
         }
     }
 }

@@ -60,7 +60,8 @@ impl Quota {
                         if pause == READ_AGAIN_MIN {
                             tracing::warn!(
                                 reason = %outage,
-                                "could not read the bans of other gateways; trying again, meanwhile keys that they banned are admitted here"
+                                "cannot read the bans of other gateways; retrying. Until then, keys that they banned \
+                                 are admitted here"
                             );
                         }
                         read_at = Instant::now() + pause;
@@ -107,7 +108,7 @@ impl Quota {
             }
             let over: Vec<StoredNotification> = part.into_iter().filter(is_over).collect();
             if let Err(outage) = self.0.store.forget_notifications(&over).await {
-                tracing::debug!(reason = %outage, "could not remove expired bans; trying again");
+                tracing::debug!(reason = %outage, "cannot remove expired bans; retrying");
             }
             if next == 0 {
                 return Ok(());
@@ -177,7 +178,7 @@ impl Inner {
                             api_key.id = %key,
                             reason = %outage,
                             what_to_do = outage.remedy(),
-                            "could not announce a ban to the other gateways; retrying, and until then they admit the key"
+                            "cannot announce a ban to the other gateways; retrying, and until then they admit the key"
                         );
                     }
                     break;

@@ -28,16 +28,16 @@ pub enum StoreOutage {
     #[error("the quota store did not answer in time")]
     TimedOut,
     /// No connection, or the connection broke.
-    #[error("the quota store cannot be reached: {0}")]
+    #[error("cannot reach the quota store: {0}")]
     Unreachable(String),
     /// An unusable answer: read-only, out of memory, wrong password, a foreign reply.
     #[error("the quota store returned an error: {0}")]
     Refused(String),
     /// The server with this bucket cannot be reached; others can.
-    #[error("the server that counts this project cannot be reached")]
+    #[error("cannot reach the server of the quota store that counts this project")]
     Part,
     /// The bucket is being moved to this server, `host:port`.
-    #[error("the server that counts this project is being changed to {0}")]
+    #[error("the quota store is moving the counts of this project to {0}")]
     Moving(String),
     /// The store has no room for another bucket. It works; this bucket is not counted.
     #[error("the quota store has no room for another bucket")]

@@ -207,7 +207,10 @@ impl Replica {
             match self.opener.open(&bundle) {
                 Ok(certified) => Some(certified),
                 Err(error) => {
-                    tracing::error!(%hostname, error = format!("{error:#}"), "cannot use a stored certificate");
+                    tracing::error!(
+                        %hostname, error = format!("{error:#}"),
+                        "cannot use a stored certificate; refusing handshakes for its hostname"
+                    );
                     None
                 }
             }

@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn when_all_are_down_one_is_tried_anyway() {
+    fn when_all_endpoints_are_down_one_is_still_tried() {
         let endpoints = of(&["127.0.0.1:1".parse().unwrap()]);
         let now = Duration::from_secs(10);
         let only = endpoints.choose(None, now).unwrap();

@@ -72,7 +72,7 @@ contract::words! {
     }
 }
 
-/// One backend as configured.
+/// One upstream as configured.
 #[derive(Clone, Debug)]
 pub struct UpstreamSettings {
     /// Its name.
@@ -132,7 +132,7 @@ pub struct WebSocketLimits {
     pub idle_timeout: Duration,
 }
 
-/// One backend in use.
+/// One upstream in use.
 #[derive(Debug)]
 pub struct Upstream {
     /// As configured.
@@ -197,7 +197,7 @@ impl Upstream {
     }
 }
 
-/// All backends.
+/// All upstreams.
 #[derive(Debug)]
 pub struct Upstreams {
     all: ArcSwap<HashMap<UpstreamName, Arc<Upstream>>>,
@@ -215,7 +215,7 @@ impl Upstreams {
         Self { all: ArcSwap::from_pointee(all), look_up_now: Notify::new(), idle }
     }
 
-    /// The backend with this name.
+    /// The upstream with this name.
     pub fn find(&self, name: &UpstreamName) -> Option<Arc<Upstream>> {
         self.all.load().get(name).cloned()
     }
@@ -259,7 +259,11 @@ impl Upstreams {
             let all = self.all();
             let lost = all.iter().filter(|upstream| upstream.endpoints.is_empty());
             let names = lost.map(|upstream| upstream.settings.name.as_str()).collect::<Vec<_>>().join(", ");
-            tracing::warn!(upstreams = names, "starting although some upstreams have no address");
+            tracing::warn!(
+                upstreams = names,
+                "cannot resolve these upstreams; starting without them. Their projects get 503 until DNS has their \
+                 names"
+            );
         }
     }
 

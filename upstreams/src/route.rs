@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_is_one_path_with_its_own_methods() {
+    fn an_open_route_is_one_path_with_its_methods() {
         let route = |pattern: &str, method: Method, open| Route {
             pattern: pattern.to_owned(),
             methods: vec![method],

@@ -173,7 +173,7 @@ async fn a_caller_that_is_cancelled_while_its_transaction_begins_leaves_none() {
 }
 
 #[tokio::test]
-async fn a_snapshot_shows_one_moment() {
+async fn a_snapshot_is_of_one_moment() {
     let directory = tempfile::tempdir().unwrap();
     for database in both(directory.path()).await {
         query(TABLE).execute(&database.write).await.unwrap();
@@ -315,7 +315,7 @@ async fn a_server_that_is_down_shows_in_the_metrics_and_callers_do_not_wait() {
 }
 
 #[tokio::test]
-async fn a_database_that_may_lose_what_it_acknowledged_is_refused() {
+async fn a_database_without_durable_commits_is_refused() {
     let server = Server::shared();
     let url = server.database();
     server.sql("postgres", &format!("ALTER DATABASE {} SET synchronous_commit = off", name_in(&url)));

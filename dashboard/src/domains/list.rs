@@ -1,4 +1,4 @@
-//! The project's domains at a glance.
+//! The list of a project's domains.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use chassis::percent::segment;
 use domains_api::Operation;
 use domains_api::types::{Domain, DomainQuota, Domains, Project, Status};
 
-/// Seconds between reloads where there is no script.
+/// Seconds between reloads in a browser without script.
 pub(super) const RELOAD_SECONDS: u32 = 15;
 
-/// Which domains are listed, and which page of them.
+/// The filter of the list, and its page.
 #[derive(Default, Deserialize)]
 pub(crate) struct ListQuery {
     #[serde(default)]
@@ -80,9 +80,9 @@ struct Page {
     state: String,
     filter: ListQuery,
     choices: Vec<Choice>,
-    /// Whether domains are served and none is the primary one.
+    /// Whether domains are served, but none of them is primary.
     lacks_primary: bool,
-    /// Until when domains are served though the plan has none.
+    /// When serving ends, if domains are still served after the plan that included them.
     until: Option<Moment>,
 }
 

@@ -116,7 +116,7 @@ words! {
     PROJECT = "Project";
 }
 
-/// The title of a page that says why another one cannot be shown.
+/// The title of the page shown instead of one that cannot be shown.
 pub(crate) const fn fault_title(status: u16) -> &'static str {
     match status {
         403 => "Not allowed",
@@ -127,7 +127,7 @@ pub(crate) const fn fault_title(status: u16) -> &'static str {
     }
 }
 
-/// What was just done, by the word in the address.
+/// The confirmation of a form, by the word in the address.
 pub(crate) fn notice(query: &str) -> Option<&'static str> {
     match query {
         "verified" => Some("Checked just now."),

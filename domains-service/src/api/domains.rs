@@ -1,4 +1,4 @@
-//! Domains: list, show, events, and how a domain looks in answers; the other operations are below.
+//! Domains: list, show, events, and their JSON; other operations are in the modules below.
 
 mod add;
 mod change;
@@ -35,13 +35,13 @@ use crate::store::withdrawals::What;
 use crate::store::{Write, domains};
 use crate::withdrawals::PendingWithdrawals;
 
-/// Characters of a name, and so of a part of one.
+/// Longest hostname in characters, and so the longest filter by a part of a name.
 const NAME_PART_MAX: usize = 253;
 
 /// Bytes of a digest that are enough to tell two states of one domain apart.
 const TAG_BYTES: usize = 12;
 
-/// What callers do with domains.
+/// Operations on domains.
 pub(super) const OPERATIONS: &[Operation] =
     &[LIST, add::ADD, SHOW, verify::VERIFY, EVENTS, change::CHANGE, change::REMOVE, add::CHECK];
 
@@ -83,7 +83,7 @@ const EVENTS: Operation = Operation {
     ..reading("listDomainEvents", "/v1/projects/{project}/domains/{domain}/events", |get| on(get, events))
 };
 
-/// An operation of one who may see domains; the others differ from it.
+/// An operation that only reads domains; the others are derived from it.
 const fn reading(id: &'static str, path: &'static str, handler: Handler) -> Operation {
     Operation {
         tag: "domains",
@@ -97,10 +97,10 @@ const fn writing(id: &'static str, method: Method, path: &'static str, handler: 
     Operation { method, scope: Some(Scope::DomainsWrite), ..reading(id, path, handler) }
 }
 
-/// What of a domain is withdrawn and may be served still.
+/// Withdrawals of a domain: gateways may still serve it for a while.
 const WITHDRAWN: &[What] = &[What::Name, What::Redirect];
 
-/// A domain as an answer. Its ETag is that of the record alone: how far the gateways are changes nothing in it.
+/// A domain as a response. Its ETag depends only on the record, not on which gateways have applied it.
 async fn response(
     app: &App,
     project: &ProjectRecord,
@@ -119,7 +119,10 @@ async fn response(
 /// record.
 async fn turns(app: &App, project: &ProjectRecord) -> HashMap<String, QueuePlace> {
     app.issuing.authorities.places(&project.id.uid).await.unwrap_or_else(|error| {
-        tracing::warn!(project.id = %project.id, %error, "could not read the queue of orders; showing domains without their places");
+        tracing::warn!(
+            project.id = %project.id, %error,
+            "cannot read the queue of orders; showing domains without their places"
+        );
         HashMap::new()
     })
 }
@@ -176,13 +179,13 @@ async fn load(app: &App, id: &ProjectRef, name: &str) -> Result<Domain, ApiError
     found.ok_or_else(no_domain)
 }
 
-/// The same in a writing transaction, also while it is being removed.
+/// The same within a writing transaction; also a domain that is being removed.
 async fn find_any(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Domain, ApiError> {
     let name = Hostname::parse(name).map_err(|_| no_domain())?;
     domains::find_domain(write.connection(), project, &name).await?.ok_or_else(no_domain)
 }
 
-/// The same, unless it is being removed.
+/// The same, except a domain that is being removed.
 async fn find(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Domain, ApiError> {
     let domain = find_any(write, project, name).await?;
     if domain.removal.is_some() {
@@ -191,7 +194,7 @@ async fn find(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Dom
     Ok(domain)
 }
 
-/// 404.
+/// The refusal for an unknown domain.
 fn no_domain() -> ApiError {
     Code::DomainNotFound.refuse("The project has no domain of this name.").into()
 }
@@ -218,7 +221,7 @@ async fn events(
     Ok(projects::events_page(&events, &actor))
 }
 
-/// A domain, as callers see it.
+/// A domain as JSON.
 fn representation(app: &App, project: &ProjectRecord, domain: &Domain) -> types::Domain {
     let redirect = domain.redirect.as_ref().map(|rule| types::Redirect {
         to: rule.to.as_str().to_owned(),
@@ -251,7 +254,7 @@ fn problem(problem: &Problem) -> types::Problem {
     types::Problem { code, severity, who, message, expected, observed, place, fix, retry_at }
 }
 
-/// The value of `ETag` for a domain: another one whenever anything that is shown is another.
+/// The value of `ETag` for a domain: it changes with every field that is shown.
 fn etag_of(shown: &types::Domain) -> String {
     // Members in the order of their names.
     let digest = digest(&SHA256, json!(shown).to_string().as_bytes());
@@ -264,7 +267,7 @@ fn is_apex(app: &App, domain: &Domain) -> bool {
     })
 }
 
-/// The records the owner is to create, as their provider's form wants them.
+/// The records that the owner must create, in the form that DNS providers ask for.
 fn records(app: &App, project: &ProjectRecord, domain: &Domain) -> Vec<Record> {
     let Ok(attachable) = app.core.settings.attachable(domain.name.as_str()) else {
         return Vec::new();

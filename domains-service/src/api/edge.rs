@@ -1,4 +1,4 @@
-//! For gateways: the change stream and their reports. For operators: what the gateways are up to.
+//! For gateways: the change stream and their reports. For operators: the state of the gateways.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ use crate::store::log::claim::Claim;
 use crate::store::rows::Table;
 use crate::withdrawals;
 
-/// What gateways do.
+/// Operations for gateways.
 pub(super) const OPERATIONS: &[Operation] = &[
     Operation::internal("followFeed", Method::Get, "/internal/edge/feed", |get| on(get, feed)),
     Operation::internal("reportNode", Method::Post, "/internal/edge/nodes", |post| on(post, report)),
@@ -47,7 +47,7 @@ const STATUS: Operation = Operation::internal("showStatus", Method::Get, "/inter
 const WITHDRAWALS: Operation =
     Operation::internal("listWithdrawals", Method::Get, "/internal/withdrawals", |get| on(get, withdrawals));
 
-/// What operators ask of the edge.
+/// Operations on the edge, for operators.
 pub(super) const OF_OPERATORS: &[Operation] = &[NODES, STATUS, WITHDRAWALS];
 
 /// Withdrawals in the operators' list.
@@ -56,8 +56,8 @@ const WITHDRAWALS_SHOWN_MAX: i64 = 200;
 /// The longest name of a node.
 const NODE_BYTES_MAX: usize = 128;
 
-/// `GET /internal/edge/feed?node=ID&after=REVISION&mark=MARK&keyring=1&whole=1`: frames, for ever; with the gateway's
-/// keys for one that asks for them, and with a snapshot first for one that wants the whole. Refuses a follower of
+/// `GET /internal/edge/feed?node=ID&after=REVISION&mark=MARK&keyring=1&whole=1`: frames without end; with the gateway's
+/// keys if `keyring` is given, and with a snapshot first if `whole` is given. Refuses a follower of
 /// another history.
 pub(super) async fn feed(
     State(app): State<Arc<App>>,
@@ -87,7 +87,7 @@ pub(super) async fn feed(
     }
     let Some(permit) = permits.take(&edge.digest) else {
         return Err(Code::StorageUnavailable
-            .refuse("The maximum number of gateways follow the changes. Retry later.")
+            .refuse("The maximum number of gateways is connected. Retry later.")
             .into());
     };
     let (pieces, waiting) = mpsc::channel(PIECES_WAITING_MAX);
@@ -124,9 +124,9 @@ fn refuse_history(app: &App, node: &str, after: Revision, newest: Revision) -> R
     Code::History.refuse(message)
 }
 
-/// `POST /internal/edge/nodes`: how far a gateway has come. What cannot be is refused: a revision that there is not,
-/// one of another history, and one process more than its credential may have. A revision of which the log keeps no mark
-/// any more counts as nothing applied.
+/// `POST /internal/edge/nodes`: the revision that a gateway has applied. Refuses impossible reports: an unknown revision,
+/// one of another history, or too many processes with one credential. A revision whose mark the log no longer keeps
+/// counts as nothing applied.
 pub(super) async fn report(
     State(app): State<Arc<App>>,
     Extension(permits): Extension<Arc<Permits>>,
@@ -158,7 +158,7 @@ pub(super) async fn report(
     Ok(http::StatusCode::NO_CONTENT.into_response())
 }
 
-/// Makes the domains of these names due that are not active yet: visitors come already, so their records may be right.
+/// Makes inactive domains of these names due: visitors use them already, so their records may be right.
 async fn look_at(app: &App, unserved: &[Hostname]) {
     for name in unserved.iter().take(UNSERVED_MAX) {
         let result = match app.core.store.make_due_for_visitors(name).await {
@@ -168,7 +168,7 @@ async fn look_at(app: &App, unserved: &[Hostname]) {
             }
             Ok(false) => "not_due",
             Err(error) => {
-                tracing::debug!(domain = %name, %error, "could not make the domain of a handshake due");
+                tracing::debug!(domain = %name, %error, "cannot make the domain of a handshake due");
                 "failed"
             }
         };
@@ -176,14 +176,14 @@ async fn look_at(app: &App, unserved: &[Hostname]) {
     }
 }
 
-/// Refuses a process that would be one too many with its credential.
+/// Refuses a process beyond the maximum of its credential.
 async fn admit(app: &App, permits: &Permits, edge: &Credential, node: &str) -> Result<(), ApiError> {
     if app.gateways.nodes.knows(node) {
         return Ok(());
     }
     let _permit = permits.to_report(&edge.digest).await.ok_or_else(too_many_reports)?;
     if let Err(error) = app.gateways.load_processes(&app.core.store).await {
-        tracing::debug!(%error, "the processes on record could not be read; those that were seen lately are counted");
+        tracing::debug!(%error, "cannot read the list of gateway processes; counting those that reported lately");
     }
     if app.gateways.nodes.has_room_for(node) {
         return Ok(());
@@ -198,7 +198,7 @@ async fn admit(app: &App, permits: &Permits, edge: &Credential, node: &str) -> R
     Err(Code::TooManyProcesses.refuse(message).into())
 }
 
-/// The refusal for a report of a revision that there is not.
+/// The refusal for a report of an unknown revision.
 fn refuse_revision(app: &App, report: &NodeReport) -> ApiError {
     app.gateways.nodes.invalidate(&report.node);
     app.gateways.nodes.refused_history(&report.node);
@@ -211,13 +211,13 @@ fn refuse_revision(app: &App, report: &NodeReport) -> ApiError {
     Code::UnknownRevision.refuse(format!("The database has no revision {}.", report.applied)).into()
 }
 
-/// Whether this is the identity of a data directory.
+/// Whether this is the valid identity of a data directory.
 fn is_place(place: &str) -> bool {
     place.len() == 16 && place.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// `POST /internal/edge/usage`: the requests a gateway has counted, for the dashboard. What there is no room for is
-/// refused.
+/// `POST /internal/edge/usage`: the requests that a gateway has counted, for the dashboard. Refuses what exceeds the
+/// maximum.
 pub(super) async fn usage(
     State(app): State<Arc<App>>,
     Extension(permits): Extension<Arc<Permits>>,
@@ -239,8 +239,8 @@ pub(super) async fn usage(
     taken(&node, has_room, "usage")
 }
 
-/// `POST /internal/edge/keys`: the keys a gateway has seen, and the bans it knows. Bans that there is no room for are
-/// refused.
+/// `POST /internal/edge/keys`: the last use of keys, and the bans that a gateway knows. Refuses bans beyond the
+/// maximum.
 pub(super) async fn take_keys(
     State(app): State<Arc<App>>,
     Extension(permits): Extension<Arc<Permits>>,
@@ -270,7 +270,7 @@ fn too_many_reports() -> ApiError {
     Code::StorageUnavailable.refuse(message).with_header(header::RETRY_AFTER, "1").into()
 }
 
-/// The answer to a report: a refusal where there was no room for something in it. What there was room for is taken.
+/// The response to a report: a refusal if a part of it exceeded a maximum. The other parts are stored.
 fn taken(node: &str, has_room: bool, what: &'static str) -> Result<Response, ApiError> {
     if has_room {
         return Ok(http::StatusCode::NO_CONTENT.into_response());
@@ -303,7 +303,7 @@ pub(super) async fn nodes(State(app): State<Arc<App>>) -> Result<Response, ApiEr
     Ok(axum::Json(GatewayProcesses { revision, nodes: nodes.collect() }).into_response())
 }
 
-/// `GET /internal/withdrawals`: what a gateway may serve still, the oldest first, at most [`WITHDRAWALS_SHOWN_MAX`].
+/// `GET /internal/withdrawals`: withdrawals that a gateway has not confirmed, oldest first, at most [`WITHDRAWALS_SHOWN_MAX`].
 pub(super) async fn withdrawals(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let total: i64 = app.core.store.count_withdrawals().await?.iter().map(|counted| counted.count).sum();
     let found = app.core.store.withdrawals(WITHDRAWALS_SHOWN_MAX).await?;
@@ -351,7 +351,7 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, ApiE
     .into_response())
 }
 
-/// Rows shown to operators at once.
+/// Maximum of rows in lists for operators.
 const UNREADABLE_SHOWN: usize = 100;
 
 fn unreadable_rows(unreadable: &UnreadableRows) -> serde_json::Value {

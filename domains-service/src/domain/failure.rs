@@ -37,7 +37,7 @@ pub enum IssueError {
     #[error("the certificate authority refuses the name: {0}")]
     Rejected(String),
     /// The mirror of the authority's limits has no room yet: the order waits in our queue.
-    #[error("the order waits at number {number} of our queue")]
+    #[error("the order waits in our queue, at place {number}")]
     Queued {
         /// Its number in the queue, from 1.
         number: i64,

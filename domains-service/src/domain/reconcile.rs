@@ -38,7 +38,7 @@ contract::words! {
         /// The check was due.
         Schedule = "schedule",
         /// The owner asked for it.
-        Asked = "asked",
+        Requested = "requested",
     }
 }
 
@@ -304,7 +304,7 @@ fn may_order(domain: &Domain, reason: Reason, now: UnixSeconds) -> bool {
     let is_time = certificate.next_attempt_at.is_none_or(|at| at <= now);
     // An owner's request does not override an authority's rate limit. A queue decides by itself whose turn it is.
     let is_limited = certificate.rate_limited_until.is_some_and(|until| until > now);
-    is_needed && (is_time || certificate.queued || (reason == Reason::Asked && !is_limited))
+    is_needed && (is_time || certificate.queued || (reason == Reason::Requested && !is_limited))
 }
 
 /// When the domain is due next: at the next check, or when the certificate needs it, whichever is first.

@@ -142,7 +142,7 @@ async fn a_local_name_becomes_active_by_itself_with_a_certificate_and_a_site() {
 }
 
 #[tokio::test]
-async fn scopes_are_asked_for() {
+async fn every_operation_requires_its_scope() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
     platform.local_domain("demo", json!({ "name": "shop.localhost" })).await;
@@ -186,7 +186,7 @@ async fn a_dry_run_shows_records_and_conflicts_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_silent_zone_is_told_as_such_and_never_as_trouble_of_the_platform() {
+async fn a_silent_zone_is_a_problem_of_its_owner_not_of_the_platform() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
     platform.dns.zone("customer.test", &["192.31.196.1"]);

@@ -123,7 +123,7 @@ async fn verify_is_throttled() {
 
 // promise: domains.31
 #[tokio::test]
-async fn an_active_domain_survives_an_outage_of_dns_and_is_degraded_by_two_wrong_looks() {
+async fn an_active_domain_survives_an_outage_of_dns_and_is_degraded_by_two_failed_checks() {
     let platform = with_zone().await;
     platform.dns.set(SHOP, RecordData::Cname(target(&platform, "demo").await));
     add(&platform, "demo", SHOP).await;

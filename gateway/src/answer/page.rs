@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_replaced_once_and_nothing_else() {
+    fn only_names_are_replaced_and_only_once() {
         let known = [("{status}", "502"), ("{message}", "{status}")];
         assert_eq!(filled("a{status}b{message}{x}{{status}", &known), "a502b{status}{x}{502");
         assert_eq!(filled("p { color: red }", &known), "p { color: red }");

@@ -1,4 +1,4 @@
-//! `[upstreams.NAME]`: the address, timeouts and routes of a backend.
+//! `[upstreams.NAME]`: the address, timeouts and routes of an upstream.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn api_keys_are_handed_to_the_control_plane_alone() {
+    fn api_keys_are_forwarded_only_to_the_control_plane() {
         let text =
             "[upstreams.domains]\nendpoints = [\"127.0.0.1:1\"]\n[upstreams.orders]\nendpoints = [\"127.0.0.1:1\"]\n";
         let all = read(&format!("{text}[upstreams.dashboard]\nendpoints = [\"localhost:1\"]\n")).unwrap();
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_identities_travel_as_plain_text_on_loopback_or_where_an_operator_says_so() {
+    fn keys_and_identities_are_sent_without_tls_only_on_loopback_or_where_the_settings_allow_it() {
         for (name, identity, what) in [
             ("domains", "", "API keys"),
             ("dashboard", "identity = \"none\"\n", "API keys"),

@@ -21,7 +21,7 @@ const TOO_MANY_OF_ADDRESS: &str =
 
 impl Pipeline {
     pub(super) fn route(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Result<Target, Answer> {
-        let upstream = facts.upstream.backend.clone().ok_or(Rejection::UpstreamUnknown)?;
+        let upstream = facts.upstream.configured.clone().ok_or(Rejection::UpstreamUnknown)?;
         if has_dot_segments(request.path) {
             return Err(Rejection::BadTarget.into());
         }

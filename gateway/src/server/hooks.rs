@@ -43,7 +43,13 @@ impl Hooks for EdgeHooks {
     fn challenge_certificate(&self, name: &Hostname) -> Option<Arc<CertifiedKey>> {
         let challenge = self.gateway.pipeline.replica.challenge_for(name)?;
         challenge_certificate(&challenge)
-            .inspect_err(|error| tracing::error!(%name, %error, "cannot create a challenge certificate; the certificate authority will not validate this name"))
+            .inspect_err(|error| {
+                tracing::error!(
+                    %name, %error,
+                    "cannot create the certificate that proves a name to the certificate authority (TLS-ALPN-01); its \
+                     order will fail"
+                );
+            })
             .ok()
     }
 

@@ -332,7 +332,7 @@ async fn reading_is_tried_again_when_an_idle_connection_had_died() {
 // promise: faults.12
 /// Of a body that was sent already, as much is kept as a second attempt needs.
 #[tokio::test]
-async fn reading_with_a_body_is_tried_again_with_all_of_it() {
+async fn a_get_with_a_body_is_retried_with_its_whole_body() {
     let world = World::start().await;
     assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
     world.blog.next(Act::AnswerAndClose(Vec::new()));

@@ -82,7 +82,7 @@ async fn run(world: &World, work: &str) {
 }
 
 #[tokio::test]
-async fn grpcs_own_question_about_health_is_asked() {
+async fn the_grpc_health_protocol_is_used() {
     let (server, port) = server().await;
     let world = world(
         &format!("127.0.0.1:{port}"),

@@ -32,7 +32,7 @@ const ROOT_DAYS: i64 = 3_650;
 const LEAF_DAYS: i64 = 397;
 const RENEW_DAYS_BEFORE: i64 = 30;
 
-/// Between two looks at the wildcard: it reads two files, and a machine that slept for weeks has a good one soon.
+/// Interval of checks of the wildcard certificate: a check reads two files, and a machine that slept for weeks soon has a valid one.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Creates missing certificates and renews expiring ones.
@@ -75,7 +75,7 @@ pub(crate) async fn keep(
             tracing::error!(
                 error = format!("{error:#}"),
                 directory = %directory.path("ca").display(),
-                "cannot renew the platform's certificate; trying again every minute. Correct the file that the error names"
+                "cannot renew the platform's certificate; retrying every minute. Correct the file that the error names"
             );
         }
         failed = renewed.is_err();

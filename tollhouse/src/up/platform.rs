@@ -20,7 +20,7 @@ use contract::trust::ORDERS_SERVICE;
 use reqwest::Method;
 use toml_edit::{DocumentMut, Item, TableLike};
 
-use super::upstreams::Backend;
+use super::upstreams::GivenUpstream;
 use crate::arguments::Up;
 use crate::client::Client;
 use crate::directory::{Directory, GATEWAYS, GatewayAdmin, InternalTls, REVOCATIONS, RunFile, SERVICES};
@@ -51,7 +51,7 @@ pub(super) struct Given<'a> {
     /// Missing databases are made.
     pub(super) create_databases: bool,
     pub(super) world: Option<&'a TestWorld>,
-    pub(super) upstreams: &'a BTreeMap<UpstreamName, Backend>,
+    pub(super) upstreams: &'a BTreeMap<UpstreamName, GivenUpstream>,
 }
 
 impl Platform {
@@ -225,7 +225,7 @@ fn edge_settings(
     options: &Up,
     credential: &Path,
     parts: &[(&str, SocketAddr); 3],
-    upstreams: &BTreeMap<UpstreamName, Backend>,
+    upstreams: &BTreeMap<UpstreamName, GivenUpstream>,
 ) -> String {
     let path = |name: &str| quoted(&directory.path(name));
     let [(_, domains), (_, orders), (_, control)] = parts;
@@ -249,10 +249,10 @@ fn edge_settings(
     for (name, address) in [("orders", orders), ("domains", domains), ("dashboard", domains)] {
         let _ = write!(text, "[upstreams.{name}]\nendpoints = [\"{address}\"]\n");
     }
-    for (name, backend) in upstreams {
-        let list: Vec<String> = backend.endpoints.iter().map(|endpoint| format!("\"{endpoint}\"")).collect();
+    for (name, upstream) in upstreams {
+        let list: Vec<String> = upstream.endpoints.iter().map(|endpoint| format!("\"{endpoint}\"")).collect();
         let _ = write!(text, "[upstreams.{name}]\nendpoints = [{}]\n", list.join(", "));
-        for (setting, value) in &backend.settings {
+        for (setting, value) in &upstream.settings {
             let _ = writeln!(text, "{setting} = {value}");
         }
     }

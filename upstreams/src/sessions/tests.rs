@@ -155,7 +155,7 @@ async fn a_connection_that_dies_costs_what_was_sent_in_a_quarter_of_a_second() {
 
 /// Responses that take longer than the connection may be silent: the answers to PING tell that it is there.
 #[tokio::test(start_paused = true)]
-async fn slow_responses_to_what_may_not_be_repeated_cost_no_connection() {
+async fn slow_responses_to_unsafe_requests_end_no_connection() {
     let scene = Scene::new();
     for _ in 0..20 {
         let asked = [Duration::ZERO, Duration::from_millis(200), Duration::from_millis(400)].map(async |pause| {

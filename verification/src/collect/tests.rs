@@ -288,7 +288,7 @@ async fn a_name_directly_below_a_private_suffix_lies_in_its_zone() {
 
 // promise: domains.10
 #[tokio::test]
-async fn a_dnssec_failure_is_called_one() {
+async fn a_dnssec_failure_is_reported_as_such() {
     let bogus = |_: &str, _| Ok(DnsReply { code: ReplyCode::Bogus, ..said(Vec::new()) });
     let (_, judged) = seen(bogus, |_, name, kind| Ok(right(name, kind))).await;
     assert_eq!((judged.records, codes(&judged)[0]), (Records::Unknown, "DNS_DNSSEC"));

@@ -173,7 +173,7 @@ fn usual_slips_in_a_providers_form_are_recognised() {
 }
 
 #[test]
-fn an_apex_that_does_not_lead_here_is_not_said_to() {
+fn an_apex_is_reported_as_pointing_here_only_if_it_does() {
     for (server, leads_here) in [
         (addressed("ns1", &[]), false),
         (addressed("ns1", &["198.51.100.7"]), false),

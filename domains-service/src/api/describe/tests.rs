@@ -10,7 +10,7 @@ use super::*;
 use crate::api::name;
 
 #[test]
-fn the_committed_copy_is_what_the_code_says() {
+fn the_committed_copy_matches_the_code() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/openapi").join(FILE);
     let committed = std::fs::read_to_string(path).unwrap();
     let hint = "cargo run -p domains-service -- --write-openapi docs/reference/openapi";

@@ -112,7 +112,7 @@ fn a_round_without_a_certificate_updates_the_domain() {
 }
 
 #[test]
-fn a_name_without_an_authority_gets_a_problem_that_says_so() {
+fn a_name_without_an_authority_gets_a_problem() {
     let (domain, actions) = after(Vec::new());
     assert_eq!(domain.certificate.attempts, 1);
     assert_eq!(domain.problems[0].message, "No certificate authority is configured for this name.");

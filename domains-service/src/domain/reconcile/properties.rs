@@ -177,7 +177,7 @@ impl World {
         match step {
             Step::Check(found, says, asked, after) => {
                 self.now = self.now.plus(after);
-                self.check(found, says, if asked { Reason::Asked } else { Reason::Schedule });
+                self.check(found, says, if asked { Reason::Requested } else { Reason::Schedule });
             }
             Step::Lose => {
                 let rival = Domain::added(self.domain.name.clone(), "other".parse().unwrap(), self.now);
@@ -222,7 +222,7 @@ impl World {
                 self.now = self.now.max(due);
                 Reason::Schedule
             }
-            None => Reason::Asked,
+            None => Reason::Requested,
         }
     }
 }

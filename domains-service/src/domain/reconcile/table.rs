@@ -103,7 +103,7 @@ impl Given {
     }
 
     fn asked(mut self) -> Self {
-        self.policy.reason = Reason::Asked;
+        self.policy.reason = Reason::Requested;
         self
     }
 

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_connection_to_our_edge_is_ours_and_everything_else_the_names() {
+    fn a_failed_connection_to_our_edge_counts_against_the_platform_and_other_failures_against_the_name() {
         let edge: Vec<IpAddr> = vec!["203.0.113.10".parse().unwrap(), "2001:db8::10".parse().unwrap()];
         let failed = |kind: &str, detail: &str| {
             let text = format!(r#"{{"type":"{NAMESPACE}{kind}","detail":"{detail}","status":400}}"#);

@@ -56,7 +56,7 @@ fn later(store: &mut Store, millis: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn room_goes_to_the_first_and_a_place_is_a_number_by_arrival() {
+async fn the_first_in_the_queue_gets_the_next_unit_and_numbers_follow_arrival() {
     for (mut store, _directory) in both().await {
         assert_eq!((apply(&store, "a").await, apply(&store, "b").await), (0, 0));
         ordered(&store, "a").await;
@@ -82,7 +82,7 @@ async fn room_goes_to_the_first_and_a_place_is_a_number_by_arrival() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_turn_that_leads_to_no_order_is_kept_and_delays_no_other_meanwhile() {
+async fn a_name_that_places_no_order_keeps_its_place_and_delays_no_other() {
     for (mut store, _directory) in both().await {
         for text in ["a", "b", "c"] {
             apply(&store, text).await;

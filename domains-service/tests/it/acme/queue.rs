@@ -46,7 +46,7 @@ async fn active(platform: &Platform, number: usize) -> Value {
 
 // promise: domains.24
 #[tokio::test]
-async fn a_pressed_button_shows_the_place_and_does_not_change_it() {
+async fn verify_shows_the_place_in_the_queue_and_does_not_change_it() {
     let ca = FakeCa::start().await;
     let platform = with_queue(&ca, 3).await;
     let [first, second, third] = [PROJECT_ORDERS, PROJECT_ORDERS + 1, PROJECT_ORDERS + 2];
@@ -94,7 +94,7 @@ async fn places_of_removed_names_are_free_at_once() {
 }
 
 #[tokio::test]
-async fn a_name_that_only_waits_for_its_turn_is_not_looked_at() {
+async fn a_name_that_only_waits_in_the_queue_is_not_checked() {
     let ca = FakeCa::start().await;
     let platform = with_queue(&ca, 8).await;
     let last = PROJECT_ORDERS + 7;
@@ -110,7 +110,7 @@ async fn a_name_that_only_waits_for_its_turn_is_not_looked_at() {
 }
 
 #[tokio::test]
-async fn a_name_whose_record_goes_gives_up_its_place() {
+async fn a_name_whose_record_disappears_leaves_the_queue() {
     let ca = FakeCa::start().await;
     let platform = with_queue(&ca, 2).await;
     let [first, second] = [PROJECT_ORDERS, PROJECT_ORDERS + 1];

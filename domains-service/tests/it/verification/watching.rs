@@ -6,7 +6,7 @@ use domains_api::moment::rfc3339;
 use super::*;
 
 #[tokio::test]
-async fn a_name_is_looked_at_every_day_for_as_long_as_it_is_attached() {
+async fn a_name_is_checked_every_day_for_as_long_as_it_is_attached() {
     let platform = with_zone().await;
     add(&platform, "demo", SHOP).await;
     for day in 0..20 {

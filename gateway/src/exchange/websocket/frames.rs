@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_place_is_known_however_the_bytes_are_split() {
+    fn boundaries_are_found_however_the_bytes_are_split() {
         let frames: [Vec<u8>; 5] = [
             b"\x81\x05hello".to_vec(),
             b"\x81\x85mask.....".to_vec(),

@@ -189,7 +189,7 @@ async fn a_damaged_count_of_events_ends_no_changes() {
 
 // promise: orders.15, faults.16
 #[tokio::test]
-async fn damage_that_is_found_in_the_middle_of_a_change_leaves_nothing_of_it() {
+async fn damage_found_during_a_change_rolls_the_change_back() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("orders.db");
     let store = OrderStore::open(&path.clone().into()).await.unwrap();

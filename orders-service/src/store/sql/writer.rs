@@ -177,8 +177,8 @@ async fn run<F>(
         if AssertUnwindSafe(write(waiting)).catch_unwind().await.is_err() {
             tracing::error!(
                 changes = taken,
-                "writing changes panicked; their requests failed, later changes are written. Report this defect, with \
-                 the panic's source line on standard error"
+                "a write to the database panicked: its requests failed; later writes continue. This is a defect: \
+                 report it with the panic's source line, which standard error has"
             );
         }
     }

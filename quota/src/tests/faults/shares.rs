@@ -4,7 +4,7 @@ use super::*;
 
 // rule: 8.12
 #[tokio::test]
-async fn without_the_store_a_spent_share_says_when_it_returns() {
+async fn without_the_store_a_spent_share_has_a_retry_time() {
     for (limits, window) in [(limits(60, 1_000), Window::Minute), (limits(100, 60), Window::Day)] {
         let store = FaultyStore::new(3);
         let quota = over(&store, OnStoreDown::Share, SHORT);
@@ -103,7 +103,7 @@ async fn a_restart_in_an_outage_spends_no_share_again_and_loses_no_unit() {
 }
 
 #[tokio::test]
-async fn unclaimed_units_are_told_at_any_moment() {
+async fn unclaimed_units_can_be_read_at_any_time() {
     const PROJECTS: usize = 50;
     let store = FaultyStore::new(3);
     let quota = over(&store, OnStoreDown::Share, SHORT);

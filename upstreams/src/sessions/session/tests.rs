@@ -46,13 +46,13 @@ async fn given_up_after(lives: Duration, rest: Duration) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_without_an_answer_leads_to_a_ping_soon() {
+async fn an_unanswered_request_soon_triggers_a_ping() {
     assert_eq!(given_up_after(Duration::from_millis(100), Duration::ZERO).await.as_millis(), 125 + 8_000);
 }
 
 /// The PING of 20 s is answered, and the next one without a request would come a minute later.
 #[tokio::test(start_paused = true)]
-async fn a_request_after_silence_leads_to_a_ping_at_once() {
+async fn a_request_after_silence_triggers_a_ping_at_once() {
     assert_eq!(given_up_after(Duration::from_secs(25), Duration::from_secs(30)).await.as_secs(), 8);
 }
 

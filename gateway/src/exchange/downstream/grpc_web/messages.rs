@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_place_is_known_however_the_bytes_are_split() {
+    fn boundaries_are_found_however_the_bytes_are_split() {
         let body = b"\0\0\0\0\x03abc\x01\0\0\0\0\0\0\0\x01\0";
         let ends = [8, 13];
         for size in 1..=body.len() {
