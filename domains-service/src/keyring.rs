@@ -113,7 +113,7 @@ async fn reseal(core: &Core, stored: &[SealedGeneration]) -> anyhow::Result<()> 
                 tracing::debug!(
                     number = stored.number, %error,
                     "cannot seal a signing key of gateways with the newest secret"
-                )
+                );
             }
         }
     }

@@ -103,11 +103,7 @@ pub async fn start_in(
     }
     let (tracer, exporter) = tracing(&config, &registry)?;
     let traced_by = Traced { tracer, clock: clock.clone() };
-    let revocations = revocations::open(&config.revocations_file)?;
-    if !config.create_database {
-        sql::Database::must_exist(&config.database).await?;
-    }
-    let store = Store::open(&config.database, clock.clone()).await?.with_revocations(revocations);
+    let store = open_store(&config, clock.clone()).await?;
     let (http, internal, admin) =
         (bind(config.listen).await?, bind(config.internal_listen).await?, bind(config.admin_listen).await?);
     let addresses =
@@ -198,6 +194,15 @@ pub async fn start_in(
         result
     });
     Ok(Running::new("domains-service", addresses, task))
+}
+
+/// Opens the database, with the file of revoked credentials.
+async fn open_store(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<Store> {
+    let revocations = revocations::open(&config.revocations_file)?;
+    if !config.create_database {
+        sql::Database::must_exist(&config.database).await?;
+    }
+    Ok(Store::open(&config.database, clock).await?.with_revocations(revocations))
 }
 
 /// Starts what happens by itself until `shutdown`. `change_log_rows` and `disable_after`: see the settings of these
