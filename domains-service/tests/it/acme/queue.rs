@@ -177,5 +177,7 @@ async fn an_outage_ends_by_an_answer_only_and_a_turn_that_fell_into_it_stays_the
         platform.domain_when("many", &name(first), tested).await;
     }
     active(&platform, first).await;
+    // An outage longer than a lease costs the first name a second unit.
+    platform.clock.advance(ROOM);
     active(&platform, second).await;
 }
