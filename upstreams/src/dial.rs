@@ -114,7 +114,7 @@ pub async fn dial_any(
     let until = Instant::now() + upstream.settings.connect_timeout;
     // The TLS handshake is no part of the race: a busy upstream would have to do it twice.
     let connecting = |endpoint: Arc<Endpoint>| async move { connect(&endpoint, until).await };
-    let (stream, other) = race(&upstream.endpoints, first, now, connecting).await?;
+    let (stream, other) = race(&upstream.endpoints, first, (now, true), connecting).await?;
     let endpoint = other.as_ref().unwrap_or(first);
     let encrypted = encrypt(&upstream.settings.transport, endpoint, stream, http2, until).await;
     if let (Err(error), Some(other)) = (&encrypted, &other) {

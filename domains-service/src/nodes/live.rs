@@ -1,6 +1,12 @@
 //! Whether any gateway is live: without one, nothing answers the challenges of certificate authorities.
 
+use std::time::Duration;
+
 use super::{LATELY_MILLIS, Nodes, RETURN_TIME, is_live};
+
+/// How long a silent gateway has for its next report: after a suspended machine goes on, all seem silent. They report
+/// once a second.
+const REPORT_WITHIN: Duration = Duration::from_secs(2);
 
 impl Nodes {
     /// Whether a gateway is live now.
@@ -18,6 +24,10 @@ impl Nodes {
         };
         // At the end of this time none is expected back any more.
         let _ = tokio::time::timeout(RETURN_TIME, waiting).await;
+        if !self.is_any_live() && !self.by_name.lock().is_empty() {
+            let reporting = async { while !self.is_any_live() && changed.changed().await.is_ok() {} };
+            let _ = tokio::time::timeout(REPORT_WITHIN, reporting).await;
+        }
         self.is_any_live()
     }
 
@@ -33,7 +43,6 @@ impl Nodes {
 mod tests {
     use std::collections::HashSet;
     use std::sync::Arc;
-    use std::time::Duration;
 
     use chassis::clock::ManualClock;
     use contract::feed::NodeReport;

@@ -16,13 +16,13 @@ use crate::{Endpoint, Endpoints};
 const RACE_AFTER: Duration = Duration::from_millis(250);
 
 /// Connects to `first` with `connect`, and also to another address if there is no result soon. Returns the connection and
-/// its address, if that is another one. An address that loses or fails is recorded as failing, so that requests avoid it
-/// until it has accepted a connection again; `now` is the monotonic time. The error is that of `first`, whose record is
-/// left to the caller.
+/// its address, if that is another one. An address that fails is recorded as failing, so that requests avoid it until it
+/// has accepted a connection again; so is one that loses if `late_is_failed`. `now` is the monotonic time. The error is
+/// that of `first`, whose record is left to the caller.
 pub async fn race<T, F>(
     endpoints: &Endpoints,
     first: &Arc<Endpoint>,
-    now: Duration,
+    (now, late_is_failed): (Duration, bool),
     connect: impl Fn(Arc<Endpoint>) -> F,
 ) -> Result<(T, Option<Arc<Endpoint>>), DialError>
 where
@@ -44,6 +44,7 @@ where
             Err(error) => (Err(error), two.await),
         },
         ended = &mut two => match ended {
+            Ok(won) if !late_is_failed => return Ok((won, Some(other))),
             Ok(won) => (Err(DialError::because(DialFailure::TimedOut, "another address accepted sooner")), Ok(won)),
             Err(error) => (one.await, Err(error)),
         },
@@ -81,13 +82,13 @@ mod tests {
 
     /// The result of a race between two addresses that connect or fail after this many milliseconds: the number of the
     /// winner, or `None`; and how many addresses are failing then.
-    async fn run(one: (u64, bool), two: (u64, bool)) -> (Option<u16>, usize) {
+    async fn run(one: (u64, bool), two: (u64, bool), late_is_failed: bool) -> (Option<u16>, usize) {
         let configured: [HostPort; 2] = ["127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap()];
         let limits = ConnectionLimits { age: Duration::from_secs(1), requests: 1 };
         let endpoints = Endpoints::new(&configured, limits, Arc::new(Semaphore::new(1)), false);
         let all = [endpoints.choose(None, NOW).unwrap(), endpoints.choose(None, NOW).unwrap()];
         let first = all.iter().find(|endpoint| number(endpoint) == 1).unwrap();
-        let raced = race(&endpoints, first, NOW, |endpoint| async move {
+        let raced = race(&endpoints, first, (NOW, late_is_failed), |endpoint| async move {
             let (after, works) = if number(&endpoint) == 1 { one } else { two };
             sleep(Duration::from_millis(after)).await;
             if works { Ok(()) } else { Err(DialError::because(DialFailure::Refused, "")) }
@@ -108,7 +109,10 @@ mod tests {
             ((300, false), (10, false), (None, 1)),
             ((300, false), (900, false), (None, 1)),
         ] {
-            assert_eq!(run(one, two).await, expected, "{one:?} {two:?}");
+            assert_eq!(run(one, two, true).await, expected, "{one:?} {two:?}");
         }
+        // A connection of HTTP/2 may be late because it is full.
+        assert_eq!(run((251, true), (0, true), false).await, (Some(2), 0));
+        assert_eq!(run((300, false), (100, true), false).await, (Some(2), 1));
     }
 }

@@ -115,7 +115,8 @@ async fn lease(
         return lease_at(upstream, endpoint, request).await.map(|lease| (lease, None));
     }
     let leasing = |endpoint: Arc<Endpoint>| async move { lease_at(upstream, &endpoint, request).await };
-    race(&upstream.endpoints, endpoint, now, leasing).await
+    // Late is no failure: the address may be far away, or all its streams may be in use.
+    race(&upstream.endpoints, endpoint, (now, false), leasing).await
 }
 
 async fn lease_at(
