@@ -6,7 +6,7 @@ use std::time::Duration;
 use contract::time::UnixMillis;
 
 /// The value before the other machine's clock was first received.
-const NEVER_HEARD: i64 = i64::MIN;
+const NEVER_RECEIVED: i64 = i64::MIN;
 
 /// The clock of another machine: its last reported time, and when it was received by the local monotonic clock.
 ///
@@ -14,14 +14,14 @@ const NEVER_HEARD: i64 = i64::MIN;
 /// the wall clock, an outage of the other machine, or both change nothing.
 #[derive(Debug)]
 pub struct ForeignClock {
-    /// The reported time minus the monotonic time at which it was received, in milliseconds; [`NEVER_HEARD`] before the
+    /// The reported time minus the monotonic time at which it was received, in milliseconds; [`NEVER_RECEIVED`] before the
     /// first.
     said_less_monotonic: AtomicI64,
 }
 
 impl Default for ForeignClock {
     fn default() -> Self {
-        Self { said_less_monotonic: AtomicI64::new(NEVER_HEARD) }
+        Self { said_less_monotonic: AtomicI64::new(NEVER_RECEIVED) }
     }
 }
 
@@ -34,7 +34,7 @@ impl ForeignClock {
     /// The other machine's time when the local monotonic clock shows `now`; `None` before the first report.
     pub fn now(&self, now: Duration) -> Option<UnixMillis> {
         let said = self.said_less_monotonic.load(Ordering::Relaxed);
-        (said != NEVER_HEARD).then(|| UnixMillis(said).plus(millis(now)))
+        (said != NEVER_RECEIVED).then(|| UnixMillis(said).plus(millis(now)))
     }
 }
 
