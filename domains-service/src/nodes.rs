@@ -13,6 +13,7 @@ pub(crate) mod invalid;
 pub(crate) mod record;
 mod among;
 mod eviction;
+mod live;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -3,7 +3,9 @@
 mod authority;
 mod crashes;
 mod crowds;
+mod edge;
 mod pebble;
+mod queue;
 mod renewal;
 mod requested;
 
@@ -19,8 +21,15 @@ use crate::world::{Bend, Platform, eventually, local_authority};
 
 const SHOP: &str = "shop.customer.test";
 
-/// A platform with these authorities and a project.
+/// A platform with these authorities, a live gateway and a project.
 async fn platform(authorities: &[(&str, &FakeCa)]) -> Platform {
+    let platform = without_gateway(authorities).await;
+    platform.lives("live").await;
+    platform
+}
+
+/// The same without a gateway.
+async fn without_gateway(authorities: &[(&str, &FakeCa)]) -> Platform {
     let acme = authorities.iter().map(|(name, ca)| ca.settings(name)).collect();
     let ours = Authorities { local: Some(local_authority()), public: Vec::new() };
     let platform = Platform::bent(Bend { authorities: Some(ours), acme, ..Bend::default() }).await;
@@ -131,8 +140,8 @@ async fn an_unreachable_authority_is_tried_twice_and_then_replaced() {
 #[tokio::test]
 async fn a_failed_proof_shows_the_authoritys_reason_and_starts_over() {
     let ca = FakeCa::start().await;
-    for kind in ["connection", "dns", "unauthorized"] {
-        ca.fail(SHOP, Some(kind));
+    for kind in ["dns", "unauthorized"] {
+        ca.fail(SHOP, Some((kind, "the proof was not there")));
         let platform = platform(&[("one", &ca)]).await;
         let before = ca.orders();
         add(&platform, SHOP).await;

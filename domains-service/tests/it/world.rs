@@ -26,8 +26,10 @@ use parking_lot::Mutex;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::task::JoinHandle;
 
 mod dns;
+mod living;
 mod stream;
 
 pub(crate) use dns::{Behaviour, FakeDns};
@@ -73,6 +75,8 @@ pub(crate) struct Platform {
     signing: Mutex<Option<(UnixSeconds, [u8; 32])>>,
     shutdown: Shutdown,
     running: Option<Running>,
+    /// Gateways that follow and report, by name.
+    living: Mutex<HashMap<String, JoinHandle<()>>>,
 }
 
 /// An answer with its body read.
@@ -169,6 +173,7 @@ impl Platform {
             tls: None,
             internal_tls: None,
             database: crate::stores::place(directory.path()),
+            create_database: true,
             platform_domain: PLATFORM.parse().unwrap(),
             environment: Environment::Live,
             secret: secret.clone(),
@@ -214,6 +219,7 @@ impl Platform {
             signing: Mutex::default(),
             shutdown,
             running: Some(running),
+            living: Mutex::default(),
         })
     }
 

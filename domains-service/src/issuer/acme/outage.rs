@@ -59,6 +59,13 @@ impl Outage {
         (failing.until, failing.failures)
     }
 
+    /// The caller that may test the authority made no request: another one may at once.
+    pub(super) fn not_tested(&self, now: UnixMillis) {
+        if let Some(failing) = self.failing.lock().as_mut() {
+            failing.until = failing.until.min(now);
+        }
+    }
+
     /// It answered: for how many times it had not.
     pub(super) fn ended(&self) -> Option<u32> {
         self.failing.lock().take().map(|failing| failing.failures)
@@ -85,6 +92,8 @@ mod tests {
             })
             .collect();
         assert_eq!(pauses, [15, 30, 60, 120, 240, 300, 300, 300]);
+        outage.not_tested(now);
+        assert_eq!(outage.may_ask(now), Ok(()), "a test that made no request is another order's");
         assert_eq!(outage.ended(), Some(8));
         assert_eq!((outage.until(now), outage.may_ask(now), outage.ended()), (None, Ok(()), None));
     }
