@@ -135,7 +135,7 @@ impl Authorities {
             match issuer.offer_turns().await {
                 Ok(count) => offered += count,
                 Err(error) => {
-                    tracing::error!(authority = issuer.name(), %error, "could not read the queue of orders; retrying");
+                    tracing::error!(authority = issuer.name(), %error, "cannot read the queue of orders; retrying");
                 }
             }
         }

@@ -2,11 +2,7 @@
 
 use std::time::Duration;
 
-use super::{LATELY_MILLIS, Nodes, RETURN_TIME, is_live};
-
-/// How long a silent gateway has for its next report: after a suspended machine goes on, all seem silent. They report
-/// once a second.
-const REPORT_WITHIN: Duration = Duration::from_secs(2);
+use super::{LATELY_MILLIS, Nodes, RETURN_TIME, SILENCE_MAX, is_live};
 
 impl Nodes {
     /// Whether a gateway is live now.
@@ -15,7 +11,8 @@ impl Nodes {
         self.by_name.lock().values().any(|node| !node.report.goodbye && is_live(node, now))
     }
 
-    /// Whether a gateway is live. For a moment after our start, waits for those that may come back.
+    /// Whether a gateway is live. For a moment after our start, waits for those that may come back. Silent gateways have
+    /// the longest silence once more for their next report: when a suspended machine goes on, all seem silent.
     pub(crate) async fn has_any_live(&self) -> bool {
         let mut changed = self.changed.subscribe();
         let waiting = async {
@@ -26,7 +23,7 @@ impl Nodes {
         let _ = tokio::time::timeout(RETURN_TIME, waiting).await;
         if !self.is_any_live() && !self.by_name.lock().is_empty() {
             let reporting = async { while !self.is_any_live() && changed.changed().await.is_ok() {} };
-            let _ = tokio::time::timeout(REPORT_WITHIN, reporting).await;
+            let _ = tokio::time::timeout(SILENCE_MAX, reporting).await;
         }
         self.is_any_live()
     }

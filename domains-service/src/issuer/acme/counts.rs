@@ -43,7 +43,7 @@ impl AcmeAuthority {
                 tracing::debug!(domain = %hostname, "the authority allowed more than the local count of its limits");
             }
             Err(error) => {
-                tracing::warn!(domain = %hostname, %error, "could not count a certificate; orders may exceed the limits");
+                tracing::warn!(domain = %hostname, %error, "cannot count a certificate; orders may exceed the limits");
             }
         }
     }

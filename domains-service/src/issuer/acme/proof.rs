@@ -66,7 +66,7 @@ impl AcmeAuthority {
             self.count(&request.hostname, &failure).await;
         }
         if let Err(error) = self.records.store.forget_order(&self.settings.name, &request.hostname).await {
-            tracing::warn!(domain = %request.hostname, %error, "could not delete a failed order; the next attempt will find it invalid");
+            tracing::warn!(domain = %request.hostname, %error, "cannot delete a failed order; the next attempt will find it invalid");
         }
         meaning
     }
