@@ -1,7 +1,5 @@
 //! Whether any gateway is live: without one, nothing answers the challenges of certificate authorities.
 
-use std::time::Duration;
-
 use super::{LATELY_MILLIS, Nodes, RETURN_TIME, SILENCE_MAX, is_live};
 
 impl Nodes {
@@ -40,6 +38,7 @@ impl Nodes {
 mod tests {
     use std::collections::HashSet;
     use std::sync::Arc;
+    use std::time::Duration;
 
     use chassis::clock::ManualClock;
     use contract::feed::NodeReport;
