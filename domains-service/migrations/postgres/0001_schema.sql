@@ -171,6 +171,7 @@ CREATE TABLE certificate_queue (
     PRIMARY KEY (authority, hostname)
 );
 CREATE INDEX certificate_queue_by_place ON certificate_queue (queue, since);
+CREATE INDEX certificate_queue_by_kind ON certificate_queue (authority, kind, queue);
 CREATE INDEX certificate_queue_by_project ON certificate_queue (project);
 CREATE INDEX certificate_queue_by_hostname ON certificate_queue (hostname);
 

@@ -2,8 +2,8 @@
 //!
 //! A name that waits has one row at an authority, in the queue for one limit: the one that has room last. Its place is
 //! its number among the rows of the queue by time. A row is written when the wait begins, and deleted when the
-//! authority makes or refuses the order, with the domain, or when the name's records no longer pass. While a name waits nothing is written: [`Store::offer`]
-//! makes the first names of a queue due when the limit has room for them.
+//! authority makes or refuses the order, with the domain, or when the name's records no longer pass. While a name waits
+//! nothing is written: [`Store::offer`] makes the first names of a queue due when the limit has room for them.
 //!
 //! An order takes its units when it is admitted, and keeps its row until the authority has made or refused the order. A
 //! name whose turn fell into an outage of the authority is thus still the first afterwards. A refused name waits by its
@@ -244,9 +244,17 @@ impl Store {
         now: UnixMillis,
     ) -> Result<Vec<(String, UnixMillis)>, StoreError> {
         let found: Vec<Found<(String, Option<i64>)>> = query_as(
-            "SELECT q.queue, MIN(l.free_at) AS free_at FROM certificate_queue q LEFT JOIN acme_limits l ON l.name = q.queue
-             WHERE q.authority = $1 AND q.kind = $2 AND q.admitted_at <= $3 AND q.offered_at <= $4
-             GROUP BY q.queue ORDER BY COALESCE(MIN(l.free_at), 0) LIMIT $5",
+            // One step in the index finds the next queue, so that the cost does not grow with the names that wait.
+            "WITH RECURSIVE queues(queue) AS
+                 (SELECT MIN(queue) FROM certificate_queue WHERE authority = $1 AND kind = $2
+                  UNION ALL
+                  SELECT (SELECT MIN(queue) FROM certificate_queue
+                          WHERE authority = $1 AND kind = $2 AND queue > queues.queue)
+                  FROM queues WHERE queues.queue IS NOT NULL)
+             SELECT queues.queue, l.free_at FROM queues LEFT JOIN acme_limits l ON l.name = queues.queue
+             WHERE EXISTS (SELECT 1 FROM certificate_queue w WHERE w.authority = $1 AND w.kind = $2
+                               AND w.queue = queues.queue AND w.admitted_at <= $3 AND w.offered_at <= $4)
+             ORDER BY COALESCE(l.free_at, 0) LIMIT $5",
         )
         .bind(authority)
         .bind(kind.as_str())
