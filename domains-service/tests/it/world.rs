@@ -40,6 +40,9 @@ pub(crate) const PLATFORM: &str = "apps.tollhouse.dev";
 /// 2026-06-15T00:00:00Z.
 pub(crate) const START: UnixMillis = UnixMillis(1_781_481_600_000);
 
+/// Longest time of a request, and of a change stream that a test reads.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+
 /// The gateway in whose name tests send reports. Its node NODE is `tests/NODE` on record.
 const GATEWAY: &str = "tests";
 
@@ -211,7 +214,7 @@ impl Platform {
             http: url("http"),
             internal: url("internal"),
             admin: url("admin"),
-            client: reqwest::Client::builder().timeout(Duration::from_secs(30)).build().unwrap(),
+            client: reqwest::Client::builder().timeout(ANSWER_MAX).build().unwrap(),
             secret,
             identities: Mutex::default(),
             presented: Mutex::default(),
@@ -433,8 +436,13 @@ impl Platform {
 
     /// Follows the change stream with this token.
     pub(crate) async fn follow_with(&self, token: &str, query: &str) -> Stream {
+        self.follow_for(ANSWER_MAX, token, query).await
+    }
+
+    /// The same, for at most this time.
+    async fn follow_for(&self, time: Duration, token: &str, query: &str) -> Stream {
         let url = format!("{}/internal/edge/feed?{query}", self.internal);
-        let response = self.client.get(url).bearer_auth(token).send().await.unwrap();
+        let response = self.client.get(url).timeout(time).bearer_auth(token).send().await.unwrap();
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "application/x-ndjson");
         Stream { response, buffer: Vec::new() }

@@ -22,7 +22,7 @@ impl Platform {
     /// A gateway follows the stream and reports what it has applied, again and again, until it [dies](Self::dies).
     pub(crate) async fn lives(&self, node: &'static str) {
         let token = self.gateway().await;
-        let mut stream = self.follow_with(&token, &format!("node={node}&after=0")).await;
+        let mut stream = self.follow_for(Duration::from_mins(10), &token, &format!("node={node}&after=0")).await;
         let (client, url) = (self.client.clone(), format!("{}/internal/edge/nodes", self.internal));
         let applied = Arc::new(tokio::sync::watch::channel(None).0);
         let newest = applied.clone();
