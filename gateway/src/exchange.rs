@@ -232,6 +232,9 @@ impl<'a> Exchange<'a> {
         if head.status == StatusCode::SWITCHING_PROTOCOLS {
             return Box::pin(self.forward_websocket(call, request_body, client, out)).await;
         }
+        if let Some(target) = &mut self.facts.upstream.target {
+            target.websocket_permit = None; // the upstream has answered as to any other request
+        }
         self.status = head.status.as_u16();
         self.facts.connection.grpc_status = head.grpc_status;
         client.begin(out, head.ends, head.chunked).await?;

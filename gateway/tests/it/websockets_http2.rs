@@ -1,11 +1,13 @@
 //! WebSockets over HTTP/2 (RFC 8441), on either side; their limits; and their end when a gateway stops.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use h2::client::ResponseFuture;
 use h2::{RecvStream, SendStream};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::websockets::upgrade;
 use crate::world::client::{Ask, status_of};
@@ -209,6 +211,24 @@ async fn an_upstream_of_http2_that_does_not_announce_them_gets_no_connect() {
     read(response).await.refused(502, "upstream_invalid");
     assert_eq!(within(heads.recv()).await.unwrap().method, "GET");
     drop(client);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_response_that_is_no_websocket_takes_no_place_of_one() {
+    let world = World::with(|setup| setup.blog = "websockets_max = 1").await;
+    let gate = Arc::new(Semaphore::new(0));
+    let begun = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n1".to_vec();
+    world.blog.next(Act::AnswerInTwo(begun, gate.clone(), b"2".to_vec()));
+    let mut download = world.tls(BLOG).await;
+    download.send(upgrade(Ask::get(BLOG, "/")).to_bytes()).await;
+    assert_eq!(status_of(&download.head().await), 200);
+    world.blog.next(Act::Echo);
+    let mut client = world.tls(BLOG).await;
+    client.send(upgrade(Ask::get(BLOG, "/")).to_bytes()).await;
+    assert_eq!(status_of(&client.head().await), 101);
+    gate.add_permits(1);
+    drop((client, download));
     world.end().await;
 }
 
