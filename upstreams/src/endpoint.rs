@@ -105,6 +105,12 @@ impl Endpoint {
         *self.failure.lock() = Some((Instant::now(), error.clone()));
     }
 
+    /// Records a failed connection, and why it failed.
+    pub fn failed_because(&self, error: &DialError, now: Duration) {
+        self.record_failure(error);
+        self.failed(now);
+    }
+
     /// Records a failed connection.
     pub fn failed(&self, now: Duration) {
         self.down_until.store(millis(now + DOWN_FOR), Ordering::Relaxed);

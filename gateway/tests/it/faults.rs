@@ -46,15 +46,18 @@ async fn an_upstream_that_refuses_connections_is_502() {
     assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
 }
 
+/// The part of `/status` about an upstream.
+async fn status_of(world: &World, upstream: &str) -> serde_json::Value {
+    let status: serde_json::Value = serde_json::from_str(&world.admin.get("/status").await.1).unwrap();
+    let upstreams = status["upstreams"].as_array().unwrap();
+    upstreams.iter().find(|one| one["name"] == upstream).unwrap().clone()
+}
+
 #[tokio::test]
 async fn an_upstream_that_accepts_connections_again_is_reached_before_a_request_tries_it() {
     let (held, refusing) = refusing_address();
     let world = World::with(|setup| setup.orders_endpoints = vec![refusing]).await;
-    let status = async || {
-        let status: serde_json::Value = serde_json::from_str(&world.admin.get("/status").await.1).unwrap();
-        let upstreams = status["upstreams"].as_array().unwrap();
-        upstreams.iter().find(|one| one["name"] == "orders").unwrap().clone()
-    };
+    let status = async || status_of(&world, "orders").await;
     assert!(status().await["tried_seconds_ago"].is_null());
     world.ask(world.list()).await.refused(502, "upstream_unreachable");
     let failing = status().await;
@@ -310,6 +313,27 @@ async fn an_address_that_swallows_packets_does_not_hold_up_requests() {
         }
         world.end().await;
     }
+}
+
+#[tokio::test]
+async fn an_http2_address_that_swallows_packets_counts_as_failing_although_another_one_was_sooner() {
+    let (silent, _listener, _held) = silent_address().await;
+    let upstream = Upstream::over_http2().await;
+    let world = World::with(|setup| {
+        setup.upstreams_of_http2 = true;
+        setup.blog = "connect_timeout = \"1s\"";
+        setup.blog_endpoints = vec![silent, upstream.address];
+    })
+    .await;
+    // Two requests: each of the addresses is the first choice of one.
+    for _ in 0..2 {
+        assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
+    }
+    eventually("the address that swallows packets counts as failing", async || {
+        (status_of(&world, "blog").await["up"] == 1).then_some(())
+    })
+    .await;
+    world.end().await;
 }
 
 async fn world_with_a_dying_connection() -> World {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{DialError, DialFailure};
 use crate::{Endpoint, Endpoints};
@@ -17,8 +17,8 @@ const RACE_AFTER: Duration = Duration::from_millis(250);
 
 /// Connects to `first` with `connect`, and also to another address if there is no result soon. Returns the connection and
 /// its address, if that is another one. An address that fails is recorded as failing, so that requests avoid it until it
-/// has accepted a connection again; so is one that loses if `late_is_failed`. `now` is the monotonic time. The error is
-/// that of `first`, whose record is left to the caller.
+/// has accepted a connection again; so is one that loses if `late_is_failed`. `now` is the monotonic time at the
+/// start. The error is that of `first`, whose record is left to the caller.
 pub async fn race<T, F>(
     endpoints: &Endpoints,
     first: &Arc<Endpoint>,
@@ -28,6 +28,7 @@ pub async fn race<T, F>(
 where
     F: Future<Output = Result<T, DialError>>,
 {
+    let began = Instant::now();
     let mut one = pin!(connect(first.clone()));
     // Usually there is a kept connection: no timer then.
     if let Poll::Ready(ended) = poll_fn(|cx| Poll::Ready(one.as_mut().poll(cx))).await {
@@ -49,15 +50,14 @@ where
             Err(error) => (one.await, Err(error)),
         },
     };
+    let now = now + began.elapsed();
     if let Err(error) = &ended.1 {
-        other.record_failure(error);
-        other.failed(now);
+        other.failed_because(error, now);
     }
     match ended {
         (Ok(won), _) => Ok((won, None)),
         (Err(error), Ok(won)) => {
-            first.record_failure(&error);
-            first.failed(now);
+            first.failed_because(&error, now);
             Ok((won, Some(other)))
         }
         (Err(error), Err(_)) => Err(error),

@@ -1,7 +1,7 @@
 //! Chooses the connection of a request: a kept one, or a new one.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pingora::{Error, ErrorType};
 
@@ -112,9 +112,9 @@ async fn lease(
     now: Duration,
 ) -> Result<(Lease, Option<Arc<Endpoint>>), DialError> {
     if upstream.endpoints.len() == 1 {
-        return lease_at(upstream, endpoint, request).await.map(|lease| (lease, None));
+        return lease_at(upstream, endpoint, request, now).await.map(|lease| (lease, None));
     }
-    let leasing = |endpoint: Arc<Endpoint>| async move { lease_at(upstream, &endpoint, request).await };
+    let leasing = |endpoint: Arc<Endpoint>| async move { lease_at(upstream, &endpoint, request, now).await };
     // Late is no failure: the address may be far away, or all its streams may be in use.
     race(&upstream.endpoints, endpoint, (now, false), leasing).await
 }
@@ -123,12 +123,18 @@ async fn lease_at(
     upstream: &Arc<Upstream>,
     endpoint: &Arc<Endpoint>,
     request: &Request<'_>,
+    now: Duration,
 ) -> Result<Lease, DialError> {
     let connect = || {
-        let (upstream, endpoint) = (upstream.clone(), endpoint.clone());
+        let (upstream, endpoint, began) = (upstream.clone(), endpoint.clone(), Instant::now());
         async move {
             let settings = &upstream.settings;
-            dial(&settings.transport, &endpoint, true, settings.connect_timeout).await
+            let dialed = dial(&settings.transport, &endpoint, true, settings.connect_timeout).await;
+            // Recorded here, because the request may have gone to another address meanwhile.
+            if let Err(error) = &dialed {
+                endpoint.failed_because(error, now + began.elapsed());
+            }
+            dialed
         }
     };
     endpoint.sessions.lease(&request.requirements, opening_time(upstream), connect).await
