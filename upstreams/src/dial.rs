@@ -4,6 +4,7 @@ mod race;
 
 use std::borrow::Cow;
 use std::io;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,13 +15,16 @@ use rustls::pki_types::ServerName;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 pub use self::race::race;
 use super::tls::{self, Tls};
 use super::{Endpoint, EndpointAddress, Transport, Upstream};
+
+/// Pause before another attempt to connect to a Unix socket whose queue of connections is full.
+const FULL_SOCKET_PAUSE: Duration = Duration::from_millis(5);
 
 /// A connection, with TLS or without.
 #[derive(Debug)]
@@ -111,21 +115,26 @@ pub async fn dial_any(
     http2: bool,
     now: Duration,
 ) -> Result<(Stream, Option<Arc<Endpoint>>), DialError> {
-    let until = Instant::now() + upstream.settings.connect_timeout;
+    let began = Instant::now();
+    let until = began + upstream.settings.connect_timeout;
     // The TLS handshake is no part of the race: a busy upstream would have to do it twice.
     let connecting = |endpoint: Arc<Endpoint>| async move { connect(&endpoint, until).await };
     let (stream, other) = race(&upstream.endpoints, first, (now, true), connecting).await?;
     let endpoint = other.as_ref().unwrap_or(first);
     let encrypted = encrypt(&upstream.settings.transport, endpoint, stream, http2, until).await;
     if let (Err(error), Some(other)) = (&encrypted, &other) {
-        other.record_failure(error);
-        other.failed(now);
+        other.failed_because(error, now + began.elapsed());
     }
     Ok((encrypted?, other))
 }
 
 async fn connect(endpoint: &Endpoint, until: Instant) -> Result<Stream, DialError> {
-    let late = |_| DialError { kind: DialFailure::TimedOut, reason: None };
+    let late = |_| {
+        let is_socket = endpoint.address.ip().is_none();
+        let reason =
+            is_socket.then_some(Cow::Borrowed("the socket's queue of connections is full: is the service stuck?"));
+        DialError { kind: DialFailure::TimedOut, reason }
+    };
     timeout_at(until, open(endpoint)).await.map_err(late)?
 }
 
@@ -152,12 +161,23 @@ async fn encrypt(
 async fn open(endpoint: &Endpoint) -> Result<Stream, DialError> {
     let address = match &endpoint.address {
         EndpointAddress::Tcp(address) => *address,
-        EndpointAddress::Unix(path) => return UnixStream::connect(path).await.map(Stream::Unix).map_err(of_socket),
+        EndpointAddress::Unix(path) => return open_socket(path).await.map(Stream::Unix),
     };
     let stream = TcpStream::connect(address).await?;
     // Heads and bodies are written in large pieces, so Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
     Ok(Stream::Plain(stream))
+}
+
+/// Connects to a Unix socket. Waits while its queue of connections is full: the kernel does so for TCP, but returns an
+/// error here.
+async fn open_socket(path: &Path) -> Result<UnixStream, DialError> {
+    loop {
+        match UnixStream::connect(path).await {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(FULL_SOCKET_PAUSE).await,
+            connected => return connected.map_err(of_socket),
+        }
+    }
 }
 
 /// The failure of a connection to a Unix socket.
@@ -275,5 +295,29 @@ impl AsyncWrite for Stream {
             Self::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_write_vectored(cx, pieces),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use socket2::{Domain, SockAddr, Socket, Type};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_unix_socket_with_a_full_queue_is_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("shop.sock");
+        let listener = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        listener.bind(&SockAddr::unix(&path).unwrap()).unwrap();
+        listener.listen(0).unwrap();
+        let mut held = Vec::new();
+        while let Ok(stream) = UnixStream::connect(&path).await {
+            held.push(stream);
+        }
+        let mut opening = Box::pin(open_socket(&path));
+        tokio::time::timeout(FULL_SOCKET_PAUSE.saturating_mul(4), &mut opening).await.unwrap_err();
+        listener.accept().unwrap();
+        opening.await.unwrap();
     }
 }
