@@ -200,7 +200,7 @@ async fn the_other_conflicts_of_the_matrix_have_their_texts() {
             .some((one) => words.every((some) => one.innerText.includes(some)))";
     let names_it = async || browser.run(said).await.as_bool().unwrap();
     browser.until("what the authority says names the address", names_it).await;
-    browser.reads("Failed, will be tried again").await;
+    browser.reads("Waiting").await;
     person.inspect("domain-unreachable").await;
 }
 
