@@ -52,8 +52,6 @@ pub(crate) struct DnsCheck {
     pub(crate) claim: Claim,
 }
 
-impl DnsCheck {}
-
 /// Which project holds a name.
 #[derive(Clone, Debug)]
 pub(crate) enum Holder {
@@ -148,9 +146,15 @@ pub(crate) fn decide(mut domain: Domain, check: DnsCheck, policy: &Policy, now: 
     if next.may_issue {
         take_name(&mut domain, &policy.holder, now, policy.jitter, &mut actions);
     }
-    if !next.may_issue && loses_place(&domain, &judged) {
+    let loses_place = if next.may_issue {
+        domain.certificate.queued && !needs_certificate(&domain, now.to_seconds())
+    } else {
+        loses_place(&domain, &judged)
+    };
+    if loses_place {
         if std::mem::take(&mut domain.certificate.queued) {
-            domain.certificate.status = CertificateStatus::None;
+            let is_valid = domain.certificate.is_valid(now.to_seconds());
+            domain.certificate.status = if is_valid { CertificateStatus::Deployed } else { CertificateStatus::None };
             domain.problems.retain(|problem| !WAITING.contains(&problem.code));
         }
         // Also without a known wait: a worker that died during an order leaves a place.
@@ -297,14 +301,18 @@ pub(super) fn transition(domain: &mut Domain, status: Status, now: UnixMillis, a
     }
 }
 
+/// Whether there is no certificate, or its renewal is due.
+fn needs_certificate(domain: &Domain, now: UnixSeconds) -> bool {
+    domain.certificate.renew_at.is_none_or(|at| at <= now) || !domain.certificate.is_valid(now)
+}
+
 /// Whether a certificate is to be ordered now, where it may be.
 fn may_order(domain: &Domain, reason: Reason, now: UnixSeconds) -> bool {
     let certificate = &domain.certificate;
-    let is_needed = certificate.renew_at.is_none_or(|at| at <= now) || !certificate.is_valid(now);
     let is_time = certificate.next_attempt_at.is_none_or(|at| at <= now);
     // An owner's request does not override an authority's rate limit. A queue decides by itself whose turn it is.
     let is_limited = certificate.rate_limited_until.is_some_and(|until| until > now);
-    is_needed && (is_time || certificate.queued || (reason == Reason::Requested && !is_limited))
+    needs_certificate(domain, now) && (is_time || certificate.queued || (reason == Reason::Requested && !is_limited))
 }
 
 /// When the domain is due next: at the next check, or when the certificate needs it, whichever is first.

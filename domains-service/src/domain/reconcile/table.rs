@@ -232,7 +232,7 @@ fn a_certificate_is_ordered_when_it_is_needed_and_the_authorities_may_be_asked()
 
 #[test]
 fn a_name_loses_its_place_in_a_queue_when_its_records_do_not_pass() {
-    use Status::{ActionRequired, Issuing, PendingDns, Suspended};
+    use Status::{ActionRequired, Active, Issuing, PendingDns, Suspended};
     // A worker that died during an order has left a place without a word of it in the domain.
     given(Issuing).check(NO_RECORD).becomes(PendingDns, "leavequeue domain.unverified save publish");
     let gone =
@@ -241,6 +241,11 @@ fn a_name_loses_its_place_in_a_queue_when_its_records_do_not_pass() {
     let withdrawn = given(Issuing).queued().check(CAA_FORBIDS);
     withdrawn.becomes(ActionRequired, "leavequeue domain.unverified save publish");
     given(Issuing).queued().unpaid().check(PASSES).becomes(Suspended, "leavequeue domain.suspended save publish");
+    // A renewal that waits, of a name that is served.
+    let served = given(Active).queued().check(PARTIAL).becomes(Active, "leavequeue save publish");
+    assert_eq!(served.certificate.status, CertificateStatus::Deployed);
+    let later = given(Active).queued().check(PASSES).becomes(Active, "leavequeue save publish");
+    assert!(!later.certificate.queued, "the authority has moved the renewal into the future");
     // An answer that is missing once says nothing; twice, another name gets the turn.
     let once = given(Issuing).queued().check(NO_ANSWER).becomes(Issuing, "save publish");
     assert!(once.certificate.queued);
