@@ -110,7 +110,7 @@ pub(crate) struct Round {
     queued: bool,
     /// When the first unreachable authority is tried again.
     back_at: Option<UnixSeconds>,
-    /// Authorities that answered for this name: its wait for an order there is over.
+    /// Authorities that answered for this name, or may not issue for it: its wait for an order there is over.
     answered: Vec<String>,
     /// The most informative result, its authority, and whether it counts as an attempt.
     said: Option<(String, Verdict, bool)>,
@@ -130,6 +130,11 @@ impl Round {
             self.said = Some((authority.to_owned(), Verdict::Refused(limited), false));
         }
         wait.is_some()
+    }
+
+    /// Records that an authority may not issue for the name.
+    pub(crate) fn excludes(&mut self, authority: &str) {
+        self.answered.push(authority.to_owned());
     }
 
     /// Records the result of an authority.

@@ -31,7 +31,13 @@ pub(super) async fn order(app: &App, leased: Leased<Domain>, permitted: &Permitt
     let edge: Vec<IpAddr> = app.issuing.edge_addresses.iter().chain(&permitted.target_addresses).copied().collect();
     let mut round = Round::begin(&domain.certificate);
     let deadline = Instant::now() + ORDER_TIME_MAX;
-    for (issuer, methods) in app.issuing.authorities.choose(local, &permitted.authorities) {
+    let chosen = app.issuing.authorities.choose(local, &permitted.authorities);
+    for excluded in &app.issuing.authorities.public {
+        if chosen.iter().all(|(issuer, _)| issuer.name() != excluded.name()) {
+            round.excludes(excluded.name());
+        }
+    }
+    for (issuer, methods) in chosen {
         if round.skips(issuer.name(), app.core.clock.now_seconds()) {
             continue;
         }

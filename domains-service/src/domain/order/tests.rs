@@ -144,6 +144,16 @@ fn a_name_keeps_its_places_only_while_it_waits_for_them() {
 }
 
 #[test]
+fn a_name_leaves_the_queue_of_an_authority_that_may_not_issue_for_it() {
+    let domain = domain();
+    let mut round = Round::begin(&domain.certificate);
+    round.excludes("one");
+    round.record("two", OrderResult::of(QUEUED, 0));
+    let (_, actions) = unissued(domain, round, NOW, 0.0);
+    assert_eq!(words(&actions), "leave-queue-at-one domain.certificate.waiting save");
+}
+
+#[test]
 fn the_next_authority_is_asked_unless_the_answer_would_be_the_same() {
     let asks_next = |error, attempts| {
         let result = OrderResult::of(error, attempts);
