@@ -1,5 +1,7 @@
 //! Whether any gateway is live: without one, nothing answers the challenges of certificate authorities.
 
+use std::sync::atomic::Ordering;
+
 use super::{LATELY_MILLIS, Nodes, RETURN_TIME, SILENCE_MAX, is_live};
 
 impl Nodes {
@@ -19,11 +21,14 @@ impl Nodes {
         };
         // At the end of this time none is expected back any more.
         let _ = tokio::time::timeout(RETURN_TIME, waiting).await;
-        if !self.is_any_live() && !self.by_name.lock().is_empty() {
+        if !self.is_any_live() && !self.by_name.lock().is_empty() && !self.all_are_silent.load(Ordering::Relaxed) {
             let reporting = async { while !self.is_any_live() && changed.changed().await.is_ok() {} };
             let _ = tokio::time::timeout(SILENCE_MAX, reporting).await;
         }
-        self.is_any_live()
+        let is_any_live = self.is_any_live();
+        // The next orders do not wait for the same silence once more.
+        self.all_are_silent.store(!is_any_live, Ordering::Relaxed);
+        is_any_live
     }
 
     /// Whether we have just started, and a process on record has not reported yet.
