@@ -84,6 +84,8 @@ pub(crate) struct AcmeAuthority {
     transport: Transport,
     account: tokio::sync::Mutex<Option<Account>>,
     outage: Outage,
+    /// The same of our edge, as the authority sees it: while it cannot connect, one order at a time tries.
+    edge_outage: Outage,
     /// The account's URI in CAA records, once there is an account.
     account_uri: Mutex<Option<String>>,
 }
@@ -99,7 +101,15 @@ impl AcmeAuthority {
     pub(crate) fn new(settings: AcmeSettings, records: AcmeRecords) -> anyhow::Result<Self> {
         let transport = Transport::new(settings.ca_certificate.as_deref())?;
         let (account, account_uri) = (tokio::sync::Mutex::new(None), Mutex::new(None));
-        Ok(Self { settings, records, transport, account, outage: Outage::default(), account_uri })
+        Ok(Self {
+            settings,
+            records,
+            transport,
+            account,
+            outage: Outage::default(),
+            edge_outage: Outage::default(),
+            account_uri,
+        })
     }
 
     /// Loads the stored account, before any check of CAA records that name it.
@@ -209,7 +219,7 @@ impl AcmeAuthority {
         if let Err(until) = self.outage.may_ask(self.records.clock.now()) {
             return away(until, ASKED_BY_ANOTHER, "it did not answer when it was asked last".to_owned());
         }
-        if let Err(error) = self.records.require_edge(self.applicant(request)).await {
+        if let Err(error) = self.require_edge(request).await {
             self.outage.not_tested(self.records.clock.now());
             return Err(error);
         }
@@ -235,6 +245,7 @@ impl AcmeAuthority {
         } else if let Some(failures) = self.outage.ended() {
             tracing::info!(authority = name, failures, "reached the certificate authority again; continuing orders");
         }
+        self.record_edge(outcome.as_ref().err());
         outcome
     }
 
@@ -346,7 +357,7 @@ impl Issuer for AcmeAuthority {
     }
 
     fn away_until(&self, now: UnixMillis) -> Option<UnixMillis> {
-        self.outage.until(now)
+        self.outage.until(now).max(self.edge_outage.until(now))
     }
 
     async fn renewal(&self, chain_pem: &str) -> Result<Option<RenewalAdvice>, IssueError> {

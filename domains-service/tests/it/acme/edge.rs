@@ -63,11 +63,45 @@ async fn each_cause_of_a_failed_proof_names_the_party_that_must_act() {
         assert_eq!(problem["severity"], if who == "us" { "warning" } else { "error" }, "{detail}");
         let wait = platform.seconds_until(&domain["certificate"]["next_attempt_at"]);
         assert!(if who == "us" { (900..920).contains(&wait) } else { (40..80).contains(&wait) }, "{detail}: {wait}");
+        // As soon as the edge answers again, the certificate comes by itself.
         ca.fail(&name, None);
+        platform.clock.advance(Duration::from_mins(16));
+        platform.domain_in("demo", &name, "active").await;
     }
-    // As soon as the edge answers again, the certificate comes by itself.
+}
+
+#[tokio::test]
+async fn while_the_authority_cannot_connect_to_us_one_name_at_a_time_tries() {
+    let ca = FakeCa::start().await;
+    let platform = platform(&[("one", &ca)]).await;
+    let names: Vec<String> = (0..8).map(|number| format!("shop{number}.customer.test")).collect();
+    for name in &names {
+        ca.fail(name, Some(("connection", "203.0.113.10: Fetching http://x/: Connection refused")));
+    }
+    let waits = |domain: &Value| {
+        let next = &domain["certificate"]["next_attempt_at"];
+        let is_later = next.is_string() && platform.seconds_until(next) > 0;
+        domain["problems"][0]["code"] == "EDGE_UNAVAILABLE" && is_later
+    };
+    add(&platform, &names[0]).await;
+    platform.domain_when("demo", &names[0], waits).await;
+    for name in &names[1..] {
+        add(&platform, name).await;
+        platform.domain_when("demo", name, waits).await;
+    }
+    assert_eq!(ca.orders(), 1, "the others wait for its end without an order");
+    for _ in 0..12 {
+        platform.clock.advance(Duration::from_mins(5));
+        for name in &names {
+            platform.domain_when("demo", name, waits).await;
+        }
+    }
+    assert!(ca.orders() <= 14, "{} orders in an hour", ca.orders());
+    for name in &names {
+        ca.fail(name, None);
+    }
     platform.clock.advance(Duration::from_mins(16));
-    for number in 0..5 {
-        platform.domain_in("demo", &format!("shop{number}.customer.test"), "active").await;
+    for name in &names {
+        platform.domain_in("demo", name, "active").await;
     }
 }
