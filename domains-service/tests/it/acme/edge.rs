@@ -29,8 +29,7 @@ async fn without_a_live_gateway_no_order_is_made_and_the_first_gateway_ends_the_
     platform.domain_in("demo", SHOP, "active").await;
     assert_eq!((oldest_wait(&platform).await, ca.orders()), (0, 1));
     // It dies without a goodbye.
-    platform.dies("live");
-    platform.clock.advance(Duration::from_secs(30));
+    platform.dies("live").await;
     add(&platform, "later.customer.test").await;
     let waits = |domain: &Value| domain["problems"][0]["code"] == "EDGE_UNAVAILABLE";
     platform.domain_when("demo", "later.customer.test", waits).await;

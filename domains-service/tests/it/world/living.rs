@@ -50,20 +50,23 @@ impl Platform {
             }
         });
         self.living.lock().insert(node.to_owned(), task);
+        eventually(2_000, async || self.shows_live(node, true).await).await;
+    }
+
+    /// A gateway ends without a goodbye. Half a minute and more passes: a report of it may still be on its way.
+    pub(crate) async fn dies(&self, node: &str) {
+        self.living.lock().remove(node).expect("it lives").abort();
         eventually(2_000, async || {
-            let nodes = self.operator("GET", "/nodes", Value::Null).await.body;
-            let is_live = |known: &Value| known["node"] == format!("{GATEWAY}/{node}") && known["live"] == true;
-            if nodes["nodes"].as_array().is_some_and(|all| all.iter().any(is_live)) {
-                Ok(())
-            } else {
-                Err(nodes.to_string())
-            }
+            self.clock.advance(Duration::from_secs(30));
+            self.shows_live(node, false).await
         })
         .await;
     }
 
-    /// A gateway ends without a goodbye.
-    pub(crate) fn dies(&self, node: &str) {
-        self.living.lock().remove(node).expect("it lives").abort();
+    async fn shows_live(&self, node: &str, live: bool) -> Result<(), String> {
+        let nodes = self.operator("GET", "/nodes", Value::Null).await.body;
+        let is_live = |known: &Value| known["node"] == format!("{GATEWAY}/{node}") && known["live"] == true;
+        let is_shown = nodes["nodes"].as_array().is_some_and(|all| all.iter().any(is_live) == live);
+        if is_shown { Ok(()) } else { Err(nodes.to_string()) }
     }
 }
