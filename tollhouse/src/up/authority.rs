@@ -32,7 +32,8 @@ const ROOT_DAYS: i64 = 3_650;
 const LEAF_DAYS: i64 = 397;
 const RENEW_DAYS_BEFORE: i64 = 30;
 
-/// Interval of checks of the wildcard certificate: a check reads two files, and a machine that slept for weeks soon has a valid one.
+/// Interval of checks of the wildcard certificate: a check reads four files, and a machine that slept for weeks soon has
+/// a valid one.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Creates missing certificates and renews expiring ones.
@@ -108,13 +109,14 @@ fn issuer(root: &Path, key: &Path) -> anyhow::Result<Issuer<'static, KeyPair>> {
     domains_service::signing(&read(root)?, key).with_context(|| format!("the authority {} is damaged", root.display()))
 }
 
-/// Whether it covers the domain for longer than a month, and its key is the one in its file: a power failure may have
-/// left the certificate of one and the key of another.
+/// Whether it covers the domain for longer than a month, the root has issued it, and its key is the one in its file: a
+/// power failure may have left the certificate of one and the key of another.
 fn leaf_is_good(directory: &Directory, platform_domain: &Hostname, now: UnixSeconds) -> bool {
-    let files = ["pem", "key"].map(|kind| directory.path(&format!("ca/platform.{kind}")));
-    let wildcard = format!("*.{platform_domain}");
-    internal::read_pair(&files)
-        .is_ok_and(|leaf| leaf.names.contains(&wildcard) && leaf.validity.1 > now.0 + RENEW_DAYS_BEFORE * DAY)
+    let pair =
+        |name: &str| internal::read_pair(&["pem", "key"].map(|kind| directory.path(&format!("ca/{name}.{kind}"))));
+    let (Ok(root), Ok(leaf)) = (pair("ca"), pair("platform")) else { return false };
+    let covers = leaf.names.contains(&format!("*.{platform_domain}"));
+    covers && leaf.is_issued_by(&root) && leaf.validity.1 > now.0 + RENEW_DAYS_BEFORE * DAY
 }
 
 fn make_root(common_name: &str, now: UnixSeconds) -> anyhow::Result<(String, String)> {
@@ -204,7 +206,7 @@ mod tests {
     #[test]
     fn a_root_whose_key_is_lost_is_replaced_as_a_whole() {
         let (_place, directory, domain) = platform();
-        let before = read(&directory, "ca/ca.pem");
+        let (before, leaf) = (read(&directory, "ca/ca.pem"), read(&directory, "ca/platform.pem"));
         std::fs::remove_file(directory.path("ca/ca.key")).unwrap();
         // The power fails before the key is written: no certificate may be there without its key.
         let certificate = directory.path("ca/ca.pem");
@@ -214,6 +216,10 @@ mod tests {
         let renewed = read(&directory, "ca/ca.pem");
         assert_ne!(renewed, before);
         assert!(chassis::certificate::certified_key(&renewed, &read(&directory, "ca/ca.key")).is_ok());
+        let renewed = read(&directory, "ca/platform.pem");
+        assert_ne!(renewed, leaf, "clients that trust the new root would refuse it");
+        ensure(&directory, &domain, NOW).unwrap();
+        assert_eq!(read(&directory, "ca/platform.pem"), renewed, "a good one stays");
     }
 
     #[tokio::test]

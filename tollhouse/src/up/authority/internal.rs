@@ -147,6 +147,11 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// Whether the key of this authority's certificate has signed it.
+    pub(super) fn is_issued_by(&self, authority: &Self) -> bool {
+        self.of.is_some() && self.of == authority.key_id
+    }
+
     fn fault(&self, wanted: &[String], authority: Option<&[u8]>, now: UnixSeconds) -> Option<String> {
         let (begins, ends) = self.validity;
         if self.names != wanted {
