@@ -94,7 +94,8 @@ impl Database {
         anyhow::ensure!(
             exists,
             "there is no database in {place:?}, and create_database is false: correct the path or the server, or restore a \
-             backup; to begin with an empty database, start once with create_database = true"
+             backup; to begin with an empty database, start once with create_database = true (with \
+             ./up, choose another --data-dir)"
         );
         Ok(())
     }
