@@ -440,7 +440,7 @@ impl Platform {
     }
 
     /// The same, for at most this time.
-    async fn follow_for(&self, time: Duration, token: &str, query: &str) -> Stream {
+    pub(crate) async fn follow_for(&self, time: Duration, token: &str, query: &str) -> Stream {
         let url = format!("{}/internal/edge/feed?{query}", self.internal);
         let response = self.client.get(url).timeout(time).bearer_auth(token).send().await.unwrap();
         assert_eq!(response.status(), 200);
