@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_are_made_once_and_a_file_in_the_way_is_an_error() {
+    fn directories_are_created_once_and_a_file_of_that_name_is_an_error() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("a/b/c");
         create_directories(&path).unwrap();

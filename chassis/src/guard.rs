@@ -175,14 +175,24 @@ pub fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 /// The response to a request without a valid token.
 pub fn token_required() -> Response {
-    Refusal::new(401, TOKEN_REQUIRED, "Send the platform's token: Authorization: Bearer <token>.").into_response()
+    GuardCode::TokenRequired.refuse().into_response()
 }
 
-/// The code of a request that did not come through the gateway.
-pub const IDENTITY_REQUIRED: &str = "identity_required";
+contract::catalogue! {
+    /// One refusal of the guards of this module, in every service.
+    pub enum GuardCode {
+        /// The request did not come through the gateway.
+        IdentityRequired = 401 "identity_required" "This service is reached through the gateway only.", Platform;
+        /// An internal request came without the right token.
+        TokenRequired = 401 "token_required" "Send the platform's token: Authorization: Bearer <token>.", Platform;
+    }
+}
 
-/// The code of an internal request without the right token.
-pub const TOKEN_REQUIRED: &str = "token_required";
+impl GuardCode {
+    fn refuse(self) -> Refusal {
+        Refusal::new(self.status(), self.code(), self.message())
+    }
+}
 
 /// The id of the public key that verified a request's identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,8 +200,7 @@ pub struct SignedBy(pub String);
 
 /// The response to a request that did not come through a gateway.
 pub fn identity_required() -> Refusal {
-    let refusal = Refusal::new(401, IDENTITY_REQUIRED, "This service is reached through the gateway only.");
-    refusal.with_header(HeaderName::from_static(IDENTITY_REFUSED_HEADER), "token")
+    GuardCode::IdentityRequired.refuse().with_header(HeaderName::from_static(IDENTITY_REFUSED_HEADER), "token")
 }
 
 /// Passes requests with a token that a gateway signed for this service less than a minute ago. Others get 401

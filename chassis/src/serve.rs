@@ -91,7 +91,7 @@ pub async fn serve_over(
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     // No descriptor left, or the client disconnected: a short pause avoids spinning.
-                    tracing::warn!(%error, "cannot accept a connection; trying again");
+                    tracing::warn!(%error, "cannot accept a connection; retrying");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
                 }

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_holder_leaves_places_for_others_and_can_take_its_own_again() {
+    fn one_holder_leaves_permits_for_others_and_can_acquire_its_own_again() {
         let shares = Shares::new(3, 2);
         let (first, second) = (shares.take("a").unwrap(), shares.take("a").unwrap());
         assert!(shares.take("a").is_none(), "a has its share");

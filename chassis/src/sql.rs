@@ -72,6 +72,34 @@ impl Database {
         }
     }
 
+    /// Checks that a service made this database before, for a start that must not make a new one: a wrong path, a disk
+    /// that is not mounted and another server would otherwise look like a platform without data. Waits for a server
+    /// like [`Database::open`].
+    ///
+    /// # Errors
+    /// If it is missing or empty, or the server does not answer.
+    pub async fn must_exist(place: &Location) -> anyhow::Result<()> {
+        let exists = match place {
+            Location::Sqlite(path) => std::fs::metadata(path).is_ok_and(|file| file.len() > 0),
+            Location::Postgres(settings) => {
+                let pool = Pool::server(crate::postgres::open(settings));
+                let found = crate::postgres::wait_for(async || {
+                    query_scalar("SELECT to_regclass('_sqlx_migrations') IS NOT NULL").fetch_one(&pool).await
+                });
+                let found = found.await.with_context(|| format!("{place:?}"));
+                pool.close().await;
+                found?
+            }
+        };
+        anyhow::ensure!(
+            exists,
+            "there is no database in {place:?}, and create_database is false: correct the path or the server, or restore a \
+             backup; to begin with an empty database, start once with create_database = true (with \
+             ./up, choose another --data-dir)"
+        );
+        Ok(())
+    }
+
     async fn open_sqlite(path: &Path, migrations: &Migrations) -> anyhow::Result<Self> {
         let sqlite = crate::sqlite::Sqlite::open(path).await?;
         let migrated = sqlite.migrate(&migrations.sqlite).await;

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runtime_that_is_gone_is_forgotten() {
+    fn an_ended_runtime_is_no_longer_watched() {
         let clock = Arc::new(ManualClock::at(UnixMillis(0)));
         let watchdog = Watchdog::start(clock.clone(), LIMITS, |stall| panic!("{stall:?}")).unwrap();
         drop(watchdog.watch("gone"));

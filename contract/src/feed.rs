@@ -17,7 +17,7 @@ mod report;
 use std::num::NonZeroU32;
 
 pub use check::InvalidEntity;
-pub use report::NodeReport;
+pub use report::{NodeReport, UNSERVED_MAX};
 use serde::{Deserialize, Serialize};
 
 use crate::certificate::{CertificateBundle, Challenge};
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_read_as_it_is_written_and_in_no_other_way() {
+    fn a_mark_has_one_spelling() {
         for mark in [Mark(0), Mark(1), Mark(u64::MAX)] {
             assert_eq!(mark.to_string().parse::<Mark>().unwrap(), mark);
         }

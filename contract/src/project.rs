@@ -18,7 +18,7 @@ use crate::text::{serde_as_text, words};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProjectId(Arc<str>);
 
-/// The name of a backend in the gateway's configuration; same alphabet as [`ProjectId`].
+/// The name of an upstream in the gateway's configuration; same alphabet as [`ProjectId`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UpstreamName(Arc<str>);
 
@@ -138,7 +138,7 @@ pub struct Project {
     pub limits: Limits,
     /// Whether requests need a key.
     pub access: Access,
-    /// The backend its requests go to.
+    /// The upstream that gets its requests.
     pub upstream: UpstreamName,
     /// A suspended project is answered 403 `project_suspended` on all its hosts.
     pub suspended: bool,

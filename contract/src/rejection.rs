@@ -17,7 +17,7 @@ crate::text::words! {
         Customer = "customer",
         /// The operator of the platform.
         Platform = "platform",
-        /// The backend behind the gateway.
+        /// The upstream.
         Upstream = "upstream",
     }
 }
@@ -32,6 +32,19 @@ crate::text::words! {
     }
 }
 
+/// An entry of a catalogue, for tables and documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CodeEntry {
+    /// The machine-readable code.
+    pub code: &'static str,
+    /// The HTTP status.
+    pub status: u16,
+    /// Who has to act.
+    pub blame: Blame,
+    /// What led to the refusal: one or two sentences.
+    pub cause: &'static str,
+}
+
 /// A refusal of some catalogue.
 pub trait Coded: Copy {
     /// The HTTP status.
@@ -42,27 +55,29 @@ pub trait Coded: Copy {
     fn message(self) -> &'static str;
 }
 
-/// Declares a catalogue of refusals: status, code, an optional default message, and for the gateway's refusals who has
-/// to act and which clients can get it.
+/// Declares a catalogue of refusals: the cause (its documentation), status, code, an optional default message, who has
+/// to act, and for the gateway's refusals which clients can get it.
 ///
 /// ```
 /// contract::catalogue! {
 ///     /// How a shop says no.
 ///     enum Refusal {
 ///         /// There is none left.
-///         SoldOut = 409 "sold_out" "Come again tomorrow.";
+///         SoldOut = 409 "sold_out" "Come again tomorrow.", Client;
 ///     }
 /// }
 /// assert_eq!((Refusal::SoldOut.status(), Refusal::SoldOut.code()), (409, "sold_out"));
+/// assert_eq!(Refusal::entries().next().unwrap().cause, "There is none left.");
 /// ```
 #[macro_export]
 macro_rules! catalogue {
     ($(#[$meta:meta])* $vis:vis enum $name:ident { $(
-        $(#[$doc:meta])* $variant:ident = $status:literal $code:literal $($message:literal)? $(, $blame:ident $met:ident)?;
+        $(#[doc = $cause:literal])+
+        $variant:ident = $status:literal $code:literal $($message:literal)?, $blame:ident $($met:ident)?;
     )+ }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        $vis enum $name { $($(#[$doc])* $variant,)+ }
+        $vis enum $name { $($(#[doc = $cause])+ $variant,)+ }
 
         #[allow(dead_code, reason = "not every catalogue is asked for all of it")]
         impl $name {
@@ -84,11 +99,26 @@ macro_rules! catalogue {
                 match self { $(Self::$variant => $crate::schema::first(&[$($message)?]),)+ }
             }
 
-            /// Who has to act, and which clients can get it, if the catalogue says so.
-            const fn parties(self) -> &'static [($crate::rejection::Blame, $crate::rejection::Met)] {
-                match self {
-                    $(Self::$variant => &[$(($crate::rejection::Blame::$blame, $crate::rejection::Met::$met))?],)+
-                }
+            /// Who has to act.
+            pub const fn blame(self) -> $crate::rejection::Blame {
+                match self { $(Self::$variant => $crate::rejection::Blame::$blame,)+ }
+            }
+
+            /// Every refusal as an entry of a table, in the order of the catalogue.
+            pub fn entries() -> impl Iterator<Item = $crate::rejection::CodeEntry> {
+                [$((Self::$variant, concat!($($cause),+)),)+].into_iter().map(|(refusal, cause)| {
+                    $crate::rejection::CodeEntry {
+                        code: refusal.code(),
+                        status: refusal.status(),
+                        blame: refusal.blame(),
+                        cause: cause.trim_ascii_start(),
+                    }
+                })
+            }
+
+            /// Which clients can get it, if the catalogue says so.
+            const fn met_by(self) -> &'static [$crate::rejection::Met] {
+                match self { $(Self::$variant => &[$($crate::rejection::Met::$met)?],)+ }
             }
         }
 
@@ -200,18 +230,10 @@ catalogue! {
 }
 
 impl Rejection {
-    /// Who has to act.
-    pub const fn blame(self) -> Blame {
-        match self.parties() {
-            [(blame, _), ..] => *blame,
-            [] => Blame::Platform,
-        }
-    }
-
     /// Which clients can get it.
     pub const fn met(self) -> Met {
-        match self.parties() {
-            [(_, met), ..] => *met,
+        match self.met_by() {
+            [met, ..] => *met,
             [] => Met::Anywhere,
         }
     }
@@ -249,7 +271,7 @@ mod tests {
             assert!((400..600).contains(&rejection.status()), "{rejection:?}");
             assert!(rejection.message().ends_with('.'), "{rejection:?}");
             assert_eq!(rejection.json(), rejection.body().to_json());
-            assert_eq!(rejection.parties().len(), 1, "{rejection:?} does not say who has to act");
+            assert_eq!(rejection.met_by().len(), 1, "{rejection:?} does not say who can get it");
         }
     }
 }

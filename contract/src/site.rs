@@ -56,7 +56,7 @@ pub enum Serves {
     /// The platform itself (`api.`, `dashboard.`): keys of any project are accepted, and each uses its own project's
     /// quota.
     Platform {
-        /// The backend.
+        /// The upstream.
         upstream: UpstreamName,
         /// Whether requests need a key.
         access: Access,

@@ -1,4 +1,4 @@
-//! The caller's identity as a signed token that any backend can check with a public key.
+//! The caller's identity as a signed token that any upstream can verify with a public key.
 //!
 //! The gateway signs a JSON Web Token (RFC 7519) with `EdDSA` over Ed25519 (RFC 8037) and sends it as
 //! `Tollhouse-Identity-Token` to upstreams that request it. A token is valid for one upstream, its `aud`, and for

@@ -1,4 +1,4 @@
-//! Project → Activity: what happened, by whom, from where.
+//! Project → Activity: the events of a project, with the actor and the origin of each.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(super) struct Entry {
     pub(super) domain: Option<String>,
     pub(super) actor: String,
     pub(super) client: Option<String>,
-    /// What else is known of it, as `name: value`.
+    /// Other details, as `name: value`.
     pub(super) detail: String,
     pub(super) at: Option<Moment>,
 }
@@ -46,7 +46,7 @@ pub(super) fn entries(events: &Events, now: UnixMillis) -> Vec<Entry> {
     events.events.iter().map(entry).collect()
 }
 
-/// The details of an event in one line: names and values, and of a change what is different.
+/// The details of an event in one line: names and values; of a change, the differing fields.
 fn detail(value: &Value) -> String {
     let Some(fields) = value.as_object() else { return String::new() };
     let mut parts = Vec::new();
@@ -69,7 +69,7 @@ fn detail(value: &Value) -> String {
     parts.join(" · ")
 }
 
-/// From which status to which, where it is about that.
+/// The old and the new status, if the event changed it.
 fn moved(fields: &serde_json::Map<String, Value>) -> Option<String> {
     let status = |name: &str| w::known_status(fields.get(name)?.as_str()?);
     Some(format!("{} → {}", status("from")?, status("to")?))

@@ -1,4 +1,4 @@
-//! Style and script, and the headers that keep every page to them.
+//! Style sheet and script, and the security headers of every page.
 
 use std::sync::LazyLock;
 
@@ -16,19 +16,19 @@ const FILES: &[(&str, &str, &str)] = &[
     ("icon.svg", "image/svg+xml", include_str!("../assets/icon.svg")),
 ];
 
-/// Changes whenever a file does, so that a file of an address never changes.
+/// A version for addresses: it changes with any file, so browsers may cache an address for ever.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
     let all: String = FILES.iter().map(|(_, _, text)| *text).collect();
     digest_of(&all).chars().filter(char::is_ascii_alphanumeric).take(10).collect()
 });
 
-/// Nothing but our own files, no script or style inside of pages, no frames, forms to ourselves alone.
+/// Content security policy: only our own files, no inline script or style, no frames, forms only to this host.
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
      form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
 );
 
-/// Where a file is.
+/// The address of a file.
 pub(super) fn address(name: &str) -> String {
     format!("/assets/{}-{name}", *VERSION)
 }
@@ -43,7 +43,7 @@ pub(super) async fn serve(Path(file): Path<String>) -> Response {
     (headers, *text).into_response()
 }
 
-/// The headers of every answer.
+/// The headers of every response.
 pub(super) async fn secure(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_SECURITY_POLICY, POLICY);

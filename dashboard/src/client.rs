@@ -9,17 +9,20 @@ use super::Dashboard;
 use super::control_plane::{Answered, Refused};
 
 impl Answered {
-    /// The body as what a page shows of it.
+    /// Parses the body into the type that a page shows.
     pub(super) fn read<T: DeserializeOwned>(self) -> Result<T, Refused> {
         serde_json::from_value(self.body).map_err(|error| {
-            tracing::error!(%error, "an answer of the API does not read as what the dashboard shows of it");
+            tracing::error!(
+                %error,
+                "the API's response is not what the dashboard expects; answered 500. This is a defect: report it"
+            );
             Refused::internal()
         })
     }
 }
 
 impl Dashboard {
-    /// Carries out an operation, with what its path names, in order. `Value::Null` is no body.
+    /// Calls an operation with the parameters of its path, in order. `Value::Null`: no body.
     pub(super) async fn call(
         &self,
         actor: &Actor,
@@ -30,7 +33,7 @@ impl Dashboard {
         self.control_plane.call(actor, operation, place, body).await
     }
 
-    /// Reads something.
+    /// Calls an operation that only reads.
     pub(super) async fn get<T: DeserializeOwned>(
         &self,
         actor: &Actor,

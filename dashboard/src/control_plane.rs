@@ -1,4 +1,4 @@
-//! What the pages ask of the control plane.
+//! The interface of the dashboard to the control plane.
 
 use async_trait::async_trait;
 use chassis::seal::SealingKey;
@@ -11,20 +11,20 @@ use domains_api::project::ProjectRef;
 use http::Extensions;
 use serde_json::Value;
 
-/// The control plane in the view of the pages: its API, called in the same process, and who is signed in.
+/// The control plane as the pages use it: its API, called in the same process, and the sessions.
 ///
-/// What pages show and change goes through [`ControlPlane::call`]. Everything else here is about sessions, which the API
+/// Pages read and change data through [`ControlPlane::call`]. Everything else here is about sessions, which the API
 /// does not know: its callers send their credential with each request.
 #[async_trait]
 pub trait ControlPlane: Send + Sync {
     /// The time.
     fn now(&self) -> UnixMillis;
 
-    /// Seals what a page shows once, on its way through the browser.
+    /// Seals a new key or secret for its cookie, from the form's response to the page that shows it once.
     fn sealing(&self) -> &SealingKey;
 
-    /// The client of a request and the gateway that it came through, by the identity among the request's extensions;
-    /// nothing when the gateway's key was withdrawn since that was verified.
+    /// The client of a request and its gateway, from the identity among the request's extensions; `None` if the
+    /// gateway's key was withdrawn after the identity was verified.
     fn origin(&self, extensions: &Extensions) -> Option<Origin>;
 
     /// Carries out an operation of the API. `place` is the parameters of its path, in order, and the query; `Value::Null` is no
@@ -37,30 +37,30 @@ pub trait ControlPlane: Send + Sync {
         body: &Value,
     ) -> Result<Answered, Refused>;
 
-    /// Signs in with the text of a key, as it was typed; the key's project and the session.
+    /// Signs in with a key as the user typed it. Returns the key's project and the session.
     async fn sign_in(&self, key: &str, origin: Origin) -> Result<(ProjectRef, NewSession), NotSignedIn>;
 
-    /// Signs in with an operator's link, which is good once.
+    /// Signs in with an operator's link, which is valid once.
     async fn follow_link(&self, link: &str, origin: Origin) -> Result<NewSession, NotSignedIn>;
 
-    /// Who has the session with this secret, if it goes on. A page that asks `by_itself` does not keep it alive.
+    /// The holder of the session with this secret, if it is valid. A request that a page sends `by_itself` does not extend it.
     async fn find_session(&self, secret: &str, origin: Origin, by_itself: bool) -> Result<Option<SignedIn>, Refused>;
 
-    /// Ends a session, or `everywhere` all of its key's or of the operators'.
+    /// Ends a session; with `everywhere` all sessions of its key, or of all operators.
     async fn end_session(&self, session: &SignedIn, everywhere: bool) -> Result<(), Refused>;
 
-    /// An operator in the project of this name; in none if there is no such project.
+    /// Gives an operator access to the project of this name; to none if the project does not exist.
     async fn in_project(&self, operator: Actor, project: &ProjectId) -> Result<Actor, Refused>;
 }
 
-/// An answer of the API.
+/// A response of the API.
 #[derive(Clone, Debug)]
 pub struct Answered {
     /// The status.
     pub status: u16,
-    /// The body; null when there is none.
+    /// The body; null without one.
     pub body: Value,
-    /// `X-Edge-Ack`, where there is one.
+    /// `X-Edge-Ack`, if present.
     pub acknowledged: Option<String>,
 }
 
@@ -84,9 +84,9 @@ impl Refused {
 
 /// A session that was opened.
 pub struct NewSession {
-    /// What its cookie says; the control plane keeps the digest alone.
+    /// The secret in its cookie; the control plane keeps only its digest.
     pub secret: String,
-    /// The longest it lasts.
+    /// Its maximum lifetime.
     pub seconds: i64,
 }
 
@@ -95,27 +95,27 @@ pub struct NewSession {
 pub struct SignedIn {
     /// Names the session; it is no secret.
     pub id: String,
-    /// The project and the key; nothing for an operator.
+    /// The project and the key; `None` for an operator.
     pub holder: Option<(ProjectRef, KeyId)>,
-    /// As whom the API is called.
+    /// The actor for calls of the API.
     pub actor: Actor,
-    /// What the key may do; everything for an operator.
+    /// The scopes of the key; all of them for an operator.
     pub scopes: Scopes,
 }
 
 /// Why signing in failed.
 #[derive(Clone, Debug)]
 pub enum NotSignedIn {
-    /// Too many attempts, from one address or with one key: try again in so many seconds.
+    /// Too many attempts from one address or with one key; retry after this number of seconds.
     TooManyAttempts(u64),
     /// The text is not an API key.
     NotAKey,
     /// The key is unknown, revoked or expired.
     UnknownKey,
-    /// The key may do nothing that the pages offer.
+    /// The key has none of the scopes that pages need.
     NothingToDo,
-    /// The link was followed already, or is too old.
+    /// The link was used already, or has expired.
     LinkSpent,
-    /// The service says no.
+    /// The service refuses.
     Refused(Refused),
 }

@@ -1,10 +1,10 @@
-//! Digests that stand for texts.
+//! Digests, which show whether a text has changed.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// The digest that stands for a text.
+/// SHA-256 of a text, in base64url.
 pub(super) fn digest_of(text: &str) -> String {
     URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes()))
 }

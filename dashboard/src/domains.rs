@@ -1,4 +1,4 @@
-//! Project → Domains: what is attached, what is missing, and what to do about it. The pages are below; the buttons of a
+//! Project → Domains: the attached domains, their problems, and the fixes. The pages are below; the buttons of a
 //! domain's page are here.
 
 mod add;

@@ -1,4 +1,4 @@
-//! The page that says why another cannot be shown, and where to go from here.
+//! The page shown instead of one that cannot be shown: the reason, and a link to continue.
 
 use askama::Template;
 use axum::extract::Request;

@@ -1,4 +1,4 @@
-//! Why a page cannot be shown, in the service's own words.
+//! Reasons why a page cannot be shown, in the words of the service.
 
 use axum::response::{IntoResponse, Response};
 use domains_api::actor::NotPermitted;
@@ -11,7 +11,7 @@ use super::control_plane::Refused;
 pub(super) enum Fault {
     /// The request has no session.
     SignIn,
-    /// The service says no.
+    /// The service refuses.
     Refused(Box<Refused>),
 }
 
@@ -20,9 +20,9 @@ impl Fault {
         Self::Refused(Box::new(Refused { status, code: code.to_owned(), message: message.to_owned() }))
     }
 
-    /// The failure is ours: logged here, once.
+    /// A defect or outage on our side, logged here once.
     pub(super) fn internal(error: impl std::fmt::Display) -> Self {
-        tracing::error!(error = format!("{error:#}"), "a request failed");
+        tracing::error!(error = format!("{error:#}"), "the dashboard cannot answer a request; answered 500");
         Refused::internal().into()
     }
 
@@ -48,7 +48,7 @@ impl From<NotPermitted> for Fault {
 }
 
 impl IntoResponse for Fault {
-    /// Only a mark: [`explain`](super::explain::explain) knows who is signed in and writes the page.
+    /// Marks the response; [`explain`](super::explain::explain) knows who is signed in and renders the page.
     fn into_response(self) -> Response {
         let mut response = StatusCode::INTERNAL_SERVER_ERROR.into_response();
         response.extensions_mut().insert(self);

@@ -1,4 +1,4 @@
-//! What a form sends: only from our own pages, and only from the session it was made for.
+//! Forms: accepted only from our own pages, and only from the session that they were made for.
 
 use axum::extract::{FromRequest, Request};
 use axum::middleware::Next;
@@ -17,7 +17,7 @@ const FORM_BYTES_MAX: usize = 16 * 1024;
 
 const INVALID_FORM: &str = "The form could not be read.";
 
-/// Refuses whatever changes something and was not sent from a page of this host.
+/// Refuses changes that were not sent from a page of this host.
 pub(super) async fn same_origin(request: Request, next: Next) -> Response {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     if reads || is_same_origin(request.headers()) {
@@ -27,22 +27,21 @@ pub(super) async fn same_origin(request: Request, next: Next) -> Response {
     }
 }
 
-/// Browsers say where a form comes from. A request without these headers is not from a browser.
+/// Browsers send the origin of a form. A request without these headers is not from a browser.
 fn is_same_origin(headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     if text("sec-fetch-site").is_some_and(|site| site != "same-origin") {
         return false;
     }
-    let host = text(header::HOST.as_str()).and_then(|host| host.split(':').next());
+    // Another port of the host is another origin, perhaps of another program.
+    let without_usual_port = |authority: &'_ str| authority.strip_suffix(":443").unwrap_or(authority).to_owned();
+    let host = text(header::HOST.as_str()).map(without_usual_port);
     let origin = text(header::ORIGIN.as_str()).and_then(|origin| origin.strip_prefix("https://"));
-    let origin = origin.and_then(|origin| match origin.split_once(':') {
-        Some((name, port)) => port.parse::<u16>().is_ok().then_some(name),
-        None => Some(origin),
-    });
+    let origin = origin.map(without_usual_port);
     host.is_some() && host == origin
 }
 
-/// Reads the whole form before it is asked who is signed in, so that the form of a session that ended meanwhile changes
+/// Reads the whole form before it checks the session, so that the form of a session that ended meanwhile changes
 /// nothing.
 pub(super) async fn whole(request: Request, next: Next) -> Response {
     match body::whole(request, FORM_BYTES_MAX).await {
@@ -55,7 +54,7 @@ pub(super) async fn whole(request: Request, next: Next) -> Response {
 pub(super) struct Fields(Vec<(String, String)>);
 
 impl Fields {
-    /// The text of a field, without blanks around it; empty when there is none.
+    /// The text of a field without surrounding blanks; empty if the field is missing.
     pub(super) fn text(&self, name: &str) -> &str {
         self.0.iter().find(|(field, _)| field == name).map_or("", |(_, value)| value.trim())
     }
@@ -112,9 +111,12 @@ mod tests {
             list.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
         };
         let host = ("host", "dashboard.apps.test");
+        let other_port = ("host", "dashboard.apps.test:8443");
         for (good, list) in [
-            (true, vec![host, ("origin", "https://dashboard.apps.test:8443"), ("sec-fetch-site", "same-origin")]),
+            (true, vec![other_port, ("origin", "https://dashboard.apps.test:8443"), ("sec-fetch-site", "same-origin")]),
             (true, vec![host, ("origin", "https://dashboard.apps.test")]),
+            (false, vec![host, ("origin", "https://dashboard.apps.test:8443")]),
+            (false, vec![other_port, ("origin", "https://dashboard.apps.test")]),
             (false, vec![host, ("origin", "https://shop.apps.test")]),
             (false, vec![host, ("origin", "http://dashboard.apps.test")]),
             (false, vec![host, ("origin", "https://dashboard.apps.test:443@evil.example")]),

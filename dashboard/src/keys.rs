@@ -1,4 +1,4 @@
-//! Project → API keys: made, shown once, rotated, revoked; when each was used last, and whether it is banned.
+//! Project → API keys: create, show once, rotate, revoke; the last use of each, and its ban.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ struct Row {
     created: Option<Moment>,
     expires: Option<Moment>,
     used: Option<Moment>,
-    /// Until when it is refused, and why.
+    /// The end of its ban, and the reason.
     banned: Option<(Moment, &'static str)>,
     has_expired: bool,
     is_mine: bool,
@@ -100,7 +100,7 @@ struct Choice {
     may: bool,
 }
 
-/// A key that was made just now, with its secret.
+/// A new key with its secret.
 #[derive(Serialize, Deserialize)]
 struct Made {
     key: String,
@@ -137,13 +137,13 @@ async fn show(
     once::done(page(&dashboard, &session, &id, None, FormResult { made: Some(made), ..FormResult::default() }).await?)
 }
 
-/// Leads to the page that shows the new key.
+/// Redirects to the page that shows the new key.
 fn made(dashboard: &Dashboard, session: &Session, project: &ProjectRef, answered: Answered) -> Result<Response, Fault> {
     let made: Made = answered.read()?;
     once::lead(dashboard, session, &format!("/projects/{project}/keys?made"), &made)
 }
 
-/// The result of a form: the new key, or why there is none.
+/// The result of a form: the new key, or the refusal.
 #[derive(Default)]
 struct FormResult {
     made: Option<Made>,
@@ -187,7 +187,7 @@ async fn page(
     Ok(html_with(status, &page))
 }
 
-/// `POST /projects/{project}/keys`: a new key, shown once in the answer.
+/// `POST /projects/{project}/keys`: a new key, shown once.
 async fn create(
     State(dashboard): State<Arc<Dashboard>>,
     Path(id): Path<String>,

@@ -1,12 +1,12 @@
-//! The dashboard: what the API can do, for people, at `dashboard.{platform_domain}`.
+//! The dashboard: the API's operations as pages, at `dashboard.{platform_domain}`.
 //!
 //! Server-rendered pages that work without script; a small script copies values and exchanges the part of a page that
-//! has changed. The pages are a client of the API in the same process ([`ControlPlane`]): nothing can be done here that the
-//! API does not do, and a refusal has the API's words. Sessions are the dashboard's own (`session`), for the edge
-//! serves its host to everybody; the control plane keeps them. Words that occur once stand in the templates; words that
+//! has changed. The pages are a client of the API in the same process ([`ControlPlane`]): they can do only what the
+//! API can do, and they show its refusals unchanged. The dashboard has its own sessions (`session`), because the edge
+//! serves its host to everybody; the control plane stores them. Words that occur once are in the templates; words that
 //! several pages share, or that depend on a value, are in `words`.
 //!
-//! When the database is gone, pages say so with the status 503, and sessions stay.
+//! Without the database, pages answer 503, and sessions stay valid.
 
 mod control_plane;
 mod client;
@@ -56,7 +56,7 @@ const WATCHERS_MAX: usize = 256;
 /// How many of them one project's people, or one operator's session, may have.
 const WATCHERS_OF_ONE_MAX: usize = 32;
 
-/// What the pages share.
+/// The state that all pages share.
 struct Dashboard {
     control_plane: Arc<dyn ControlPlane>,
     watchers: Arc<Shares>,

@@ -1,7 +1,7 @@
-//! Telling an open page that what it shows has changed: server-sent events.
+//! Server-sent events that tell an open page to reload.
 //!
-//! The page is told that it is old, and fetches itself anew: there is one way to write it. A page that is not told,
-//! because its browser runs no script or there are too many, reloads by itself.
+//! An event has no content: the page fetches itself again, so pages are rendered in one place only. A page without
+//! events, because its browser runs no script or there are too many pages, reloads periodically.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -24,14 +24,14 @@ use super::session::Session;
 use super::words as w;
 use chassis::shares::SharePermit;
 
-/// Between two looks.
+/// Interval of the checks for changes.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A stream ends after so many checks, and the browser asks again at once. So a session that ended gets no more events,
+/// A stream ends after this number of checks, and the browser reconnects at once. So a session that ended gets no more events,
 /// and a gateway that drains does not wait for an open page.
-const LOOKS_MAX: u32 = 5;
+const CHECKS_MAX: u32 = 5;
 
-/// How soon the browser asks again.
+/// Delay before the browser reconnects.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
 /// Comments are sent this often, so that no proxy on the way closes the connection as idle.
@@ -48,10 +48,10 @@ pub(super) struct What {
 struct Watch {
     dashboard: Arc<Dashboard>,
     session: Session,
-    /// The operation, what its path names, and the query.
+    /// The operation, the parameters of its path, and the query.
     watched: (Operation, Vec<String>, String),
     seen: Option<String>,
-    looks: u32,
+    checks: u32,
     _permit: SharePermit,
 }
 
@@ -71,27 +71,27 @@ pub(super) async fn watch(
         Some(domain) => (Operation::ShowDomain, vec![project, domain], String::new()),
         None => (Operation::ListDomains, vec![project], what.look.list_query()),
     };
-    let watch = Watch { dashboard, session, watched, seen: None, looks: 0, _permit: permit };
+    let watch = Watch { dashboard, session, watched, seen: None, checks: 0, _permit: permit };
     let events = stream::unfold(watch, |mut watch| async move {
-        watch.news().await.map(|event| (Ok::<_, Infallible>(event), watch))
+        watch.next_event().await.map(|event| (Ok::<_, Infallible>(event), watch))
     });
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
 }
 
 impl Watch {
-    /// The next event; nothing when the stream ends.
-    async fn news(&mut self) -> Option<Event> {
+    /// The next event; `None` when the stream ends.
+    async fn next_event(&mut self) -> Option<Event> {
         loop {
-            if self.looks >= LOOKS_MAX {
+            if self.checks >= CHECKS_MAX {
                 return None;
             }
-            if self.looks > 0 {
+            if self.checks > 0 {
                 tokio::select! {
                     () = self.dashboard.shutdown.begun() => return None,
                     () = tokio::time::sleep(LOOK_INTERVAL) => {}
                 }
             }
-            self.looks += 1;
+            self.checks += 1;
             let (operation, named, query) = &self.watched;
             let named: Vec<&str> = named.iter().map(String::as_str).collect();
             let found = self.dashboard.call(&self.session.actor, *operation, (&named, query), &Value::Null).await;

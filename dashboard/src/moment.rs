@@ -1,9 +1,9 @@
-//! Moments as people read them.
+//! Times in words.
 
 use contract::time::UnixMillis;
 use jiff::Timestamp;
 
-/// A moment: for programs, for people, and seen from now.
+/// A time: for programs, for people, and relative to now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Moment {
     /// RFC 3339.
@@ -15,7 +15,7 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    /// From RFC 3339; nothing when it is none.
+    /// From RFC 3339; `None` if the text is malformed.
     pub(super) fn parse(text: &str, now: UnixMillis) -> Option<Self> {
         text.parse::<Timestamp>().ok().map(|at| Self::of(at, now))
     }
@@ -25,7 +25,7 @@ impl Moment {
         Self::of(Timestamp::from_millisecond(millis.0).unwrap_or_default(), now)
     }
 
-    /// A moment of which only the minute is known, by its beginning.
+    /// A time of which only the minute is known: the start of that minute.
     pub(super) fn in_minute(text: &str, now: UnixMillis) -> Option<Self> {
         let moment = Self::parse(text, now)?;
         let away = now.to_seconds().0 - text.parse::<Timestamp>().ok()?.as_second();
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_minute_no_seconds_are_told() {
+    fn a_minute_is_shown_without_seconds() {
         let began = 1_781_481_600_000;
         for (later, text) in [
             (0, "less than a minute ago"),

@@ -1,7 +1,7 @@
-//! What a page shows once: a key or a secret that was made by a form.
+//! Shows a new key or secret once.
 //!
-//! The form's answer leads to the page, and the secret travels there in a cookie, sealed and bound to the session. The page
-//! shows it and takes the cookie away. So a page that is loaded again makes nothing a second time, and nothing is kept here.
+//! The response to the form redirects to the page and carries the secret in a cookie, sealed and bound to the session. The page
+//! shows it and deletes the cookie. So reloading the page creates nothing, and the server keeps no secret.
 
 use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
 use http::{HeaderMap, HeaderValue, header};
@@ -14,14 +14,14 @@ use super::session::{Session, cookie, presented};
 
 const COOKIE: &str = "__Host-tollhouse-made";
 
-/// How long the browser has to follow to the page.
+/// The time in which the browser must follow the redirect.
 const SECONDS: i64 = 60;
 
 fn place(session: &Session) -> String {
     format!("shown once to {}", session.id)
 }
 
-/// Leads to the page at `path`, which shows `value`.
+/// Redirects to the page at `path`, which shows `value`.
 pub(super) fn lead(
     dashboard: &Dashboard,
     session: &Session,
@@ -35,13 +35,13 @@ pub(super) fn lead(
     Ok((set, Redirect::to(path)).into_response())
 }
 
-/// What there is to show, if anything is.
+/// The value to show, if there is one.
 pub(super) fn find<T: DeserializeOwned>(dashboard: &Dashboard, session: &Session, headers: &HeaderMap) -> Option<T> {
     let text = dashboard.control_plane.sealing().open(presented(headers, COOKIE)?, &place(session)).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
-/// The page has shown it.
+/// Deletes the cookie, after the page has shown it.
 pub(super) fn done(mut response: Response) -> Result<Response, Fault> {
     let gone: HeaderValue = cookie(COOKIE, "", 0)?;
     response.headers_mut().append(header::SET_COOKIE, gone);

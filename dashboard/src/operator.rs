@@ -1,7 +1,7 @@
 //! The operator's view: gateways, bans, certificates that end soon, stuck domains, every project.
 //!
-//! An operator has no API key. `tollhouse dashboard-link` asks the internal API for a link that is good once and for
-//! five minutes; opening it shows a button, so that whatever previews links does not spend it.
+//! An operator has no API key. `tollhouse dashboard-link` requests a link from the internal API, valid once and for
+//! five minutes; opening it shows a button, so that a link preview does not use it up.
 
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ struct Page {
     expiring: Vec<(EndingCertificate, Moment)>,
     stuck: Vec<(StuckDomain, Moment)>,
     bans: Vec<BanRow>,
-    /// How many of all bans are shown, where it is not all of them.
+    /// The number of bans shown, if there are more.
     bans_cut: Option<String>,
 }
 
@@ -109,7 +109,7 @@ impl BanRow {
         self.known.project.as_ref().map(ProjectId::as_str)
     }
 
-    /// What its owner calls the key, if anything.
+    /// The owner's label of the key, if any.
     fn name(&self) -> &str {
         let label = self.known.label.as_deref();
         label.filter(|label| !label.is_empty()).unwrap_or(self.id())

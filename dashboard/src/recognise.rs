@@ -1,4 +1,4 @@
-//! Whose request it is: the gateway that it came through, the session, and the project where an operator acts.
+//! Identifies a request: its gateway, its session, and the project in which an operator acts.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use super::fault::Fault;
 use super::session::{Session, secret_of};
 use super::{Dashboard, explain};
 
-/// The field of requests that an open page makes by itself (`app.js`).
+/// The header of requests that an open page sends by itself (`app.js`).
 const BY_ITSELF: &str = "x-by-itself";
 
-/// Says where a request came from. Requests carry their [`Origin`].
+/// Identifies the gateway and the client. Requests get their [`Origin`] as an extension.
 pub(super) async fn came_through(
     State(dashboard): State<Arc<Dashboard>>,
     mut request: Request,
@@ -28,7 +28,7 @@ pub(super) async fn came_through(
     next.run(request).await
 }
 
-/// Finds out who is signed in and hands on a [`Session`] where somebody is.
+/// Finds the session of a request and adds it as a [`Session`], if there is one.
 pub(super) async fn recognise(State(dashboard): State<Arc<Dashboard>>, mut request: Request, next: Next) -> Response {
     let secret = secret_of(request.headers());
     let origin = request.extensions().get::<Origin>().cloned();
@@ -46,7 +46,7 @@ pub(super) async fn recognise(State(dashboard): State<Arc<Dashboard>>, mut reque
     }
 }
 
-/// Puts an operator into the project that the path names.
+/// Gives an operator access to the project in the path.
 pub(super) async fn find_project(
     State(dashboard): State<Arc<Dashboard>>,
     parameters: RawPathParams,

@@ -1,6 +1,6 @@
-//! Who is signed in, by the cookie of a request.
+//! Sessions, identified by a cookie.
 //!
-//! The cookie holds 32 random bytes. Whose session that is, and for how long, the control plane says at every request.
+//! The cookie holds 32 random bytes. The control plane looks up their holder and their end at every request.
 
 use std::ops::Deref;
 
@@ -17,14 +17,14 @@ use http::{HeaderMap, HeaderValue, header};
 use super::control_plane::{NewSession, SignedIn};
 use super::fault::Fault;
 
-/// `__Host-`: only from https, only for this host, for all of it.
+/// `__Host-`: the cookie is sent only over https, only to this host, for all its paths.
 const COOKIE: &str = "__Host-tollhouse";
 
 /// A session and the holder of its key.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     signed_in: SignedIn,
-    /// What every form must send back.
+    /// The token that every form must send back.
     pub(super) csrf: String,
 }
 
@@ -38,7 +38,7 @@ impl Session {
         self.holder.is_none()
     }
 
-    /// The project of the key, nothing for an operator.
+    /// The project of the key; `None` for an operator.
     pub(super) fn project(&self) -> Option<&ProjectRef> {
         self.holder.as_ref().map(|(project, _)| project)
     }
@@ -47,12 +47,12 @@ impl Session {
         self.scopes.contains(scope)
     }
 
-    /// Acts as this one from now on.
+    /// Uses this actor from now on.
     pub(super) fn act_as(&mut self, actor: Actor) {
         self.signed_in.actor = actor;
     }
 
-    /// The project a path names, if its pages are for this session.
+    /// The project in a path, if the session may see its pages.
     pub(super) fn authorise(&self, project: &str, scope: Option<Scope>) -> Result<ProjectRef, Fault> {
         Ok(self.actor.authorise(project, scope)?)
     }
@@ -71,7 +71,7 @@ fn csrf_of(secret: &str) -> String {
     URL_SAFE_NO_PAD.encode(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), b"form"))
 }
 
-/// Whether two texts are the same, in a time that does not tell where they differ.
+/// Whether two texts are equal, in constant time.
 pub(super) fn same(left: &str, right: &str) -> bool {
     aws_lc_rs::constant_time::verify_slices_are_equal(left.as_bytes(), right.as_bytes()).is_ok()
 }
@@ -81,7 +81,7 @@ pub(super) fn cookie_of(opened: &NewSession) -> Result<HeaderValue, Fault> {
     cookie(COOKIE, &opened.secret, opened.seconds)
 }
 
-/// Takes the cookie away.
+/// Deletes the cookie.
 pub(super) fn no_cookie() -> Result<HeaderValue, Fault> {
     cookie(COOKIE, "", 0)
 }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_forms_send_back_is_the_sessions_own() {
+    fn the_token_of_forms_belongs_to_one_session() {
         assert_ne!(csrf_of("one"), csrf_of("two"));
         assert!(!csrf_of("one").contains("one") && same(&csrf_of("one"), &csrf_of("one")));
     }

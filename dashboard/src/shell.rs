@@ -1,4 +1,4 @@
-//! What every page has around it.
+//! The frame of every page: title, navigation, footer.
 
 use askama::Template;
 use axum::response::{Html, IntoResponse, Response};
@@ -8,7 +8,7 @@ use super::assets;
 use super::session::Session;
 use domains_api::project::ProjectRef;
 
-/// Which part of a project a page belongs to.
+/// The section of a project that a page belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Section {
     None,
@@ -21,7 +21,7 @@ pub(super) enum Section {
     Projects,
 }
 
-/// What every page has around it.
+/// The frame of a page.
 pub(super) struct Shell {
     pub(super) title: String,
     pub(super) section: Section,
@@ -29,7 +29,7 @@ pub(super) struct Shell {
     pub(super) operator: bool,
     pub(super) project: Option<ProjectRef>,
     pub(super) csrf: String,
-    /// The address with events of changes of the page.
+    /// The address of the page's change events.
     pub(super) live: Option<String>,
     /// Seconds after which a browser without script reloads.
     pub(super) reload_seconds: Option<u32>,
@@ -59,7 +59,7 @@ impl Shell {
         Self { project: Some(project.clone()), ..Self::of(session, section, title) }
     }
 
-    /// For a page that anybody sees.
+    /// For a page without a session.
     pub(super) fn outside(title: impl Into<String>) -> Self {
         Self {
             title: title.into(),
@@ -75,7 +75,7 @@ impl Shell {
         }
     }
 
-    /// A page with events of changes, which reloads every `seconds` where there is no script.
+    /// A page with change events; a browser without script reloads it every `seconds`.
     pub(super) fn live(mut self, address: String, seconds: u32) -> Self {
         self.live = Some(address);
         self.reload_seconds = Some(seconds);
@@ -93,13 +93,13 @@ pub(super) fn html(page: &impl Template) -> Response {
     match page.render() {
         Ok(text) => Html(text).into_response(),
         Err(error) => {
-            tracing::error!(%error, "a page could not be written");
+            tracing::error!(%error, "cannot render a page; answered 500. This is a defect: report it");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }
 }
 
-/// A page with another status than 200.
+/// A page with a status other than 200.
 pub(super) fn html_with(status: u16, page: &impl Template) -> Response {
     let mut response = html(page);
     if let Ok(status) = StatusCode::from_u16(status) {

@@ -1,4 +1,4 @@
-//! Signing in with an API key, and out.
+//! Signing in with an API key, and signing out.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ pub(super) async fn sign_in(
     Ok(html_with(status, &Page { shell: Shell::outside(w::SIGN_IN), problem, signed_out: false }))
 }
 
-/// `POST /sign-out`: here, or wherever the same key is signed in.
+/// `POST /sign-out`: ends this session, or all sessions of the same key.
 pub(super) async fn sign_out(
     State(dashboard): State<Arc<Dashboard>>,
     Posted { session, fields }: Posted,

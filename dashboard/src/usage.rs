@@ -1,6 +1,6 @@
-//! Project → Usage: this minute, today, the last 30 days, and what a higher plan would change.
+//! Project → Usage: this minute, today, the last 30 days, and the limits of higher plans.
 //!
-//! The figures are what gateways report every other second: close to the quota, which is counted elsewhere and decides.
+//! The figures are what gateways report every two seconds: close to the quota, which the gateways count separately.
 
 mod chart;
 
@@ -23,7 +23,7 @@ use domains_api::types::{PlanGrant, Project, USAGE_DAYS, Usage, UsageOfDay};
 
 const DAY_SECONDS: i64 = 86_400;
 
-/// How much of a limit is spent.
+/// The used part of a limit.
 struct Meter {
     name: &'static str,
     spent: i64,

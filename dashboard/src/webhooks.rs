@@ -1,4 +1,4 @@
-//! Project → Webhooks: receivers, deliveries, and sending again.
+//! Project → Webhooks: receivers, deliveries, and repeats.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(super) fn routes() -> Router<Arc<Dashboard>> {
         .route("/webhooks/{webhook}/repeat", post(repeat))
 }
 
-/// A webhook as people read it.
+/// A webhook in words.
 trait WebhookWords {
     fn failing(&self, now: UnixMillis) -> Option<Moment>;
     fn delivered(&self, now: UnixMillis) -> Option<Moment>;
@@ -57,9 +57,9 @@ impl WebhookWords for Webhook {
     }
 }
 
-/// A delivery as people read it.
+/// A delivery in words.
 trait DeliveryWords {
-    /// What was sent, for people to read.
+    /// The message, formatted for people.
     fn payload(&self) -> String;
     fn next(&self, now: UnixMillis) -> Option<Moment>;
     fn outcome(&self) -> String;
@@ -176,7 +176,7 @@ async fn create(
     }
 }
 
-/// Leads to the page that shows the new secret.
+/// Redirects to the page that shows the new secret.
 fn with_secret(
     dashboard: &Dashboard,
     session: &Session,

@@ -1,7 +1,7 @@
-//! Words that several pages share, and words that depend on a value. A word that occurs once stands in its template.
+//! Words that several pages share, and words that depend on a value. A word that occurs once is in its template.
 //!
-//! Sentences say what is the case and what to do, in the words of the specification's procedure. What is wrong with a
-//! domain is said by its problems, which the API shows as well.
+//! Sentences state the situation and the next step, in the words of the specification's procedure. The problems of a
+//! domain have texts of their own, which the API shows as well.
 
 mod pages;
 mod sentences;

@@ -96,6 +96,7 @@ CREATE TABLE domains (
     watched_since   BIGINT NOT NULL, -- the schedule of checks counts from here
     checked_at      BIGINT,
     failing_since   BIGINT, -- an active domain's first failed check in a row
+    waits_since     BIGINT,  -- since when only the certificate is missing, and its owner can do nothing about that
     due_at          BIGINT, -- when the worker looks next
     lease_until     BIGINT NOT NULL,
     lease_fence     BIGINT NOT NULL,
@@ -108,6 +109,7 @@ CREATE TABLE domains (
 CREATE INDEX domains_by_project ON domains (project, name);
 CREATE INDEX domains_by_due ON domains (due_at);
 CREATE INDEX domains_by_removal ON domains (removal);
+CREATE INDEX domains_by_wait ON domains (waits_since) WHERE waits_since IS NOT NULL;
 
 -- Which project a name belongs to: the one that proved it first, or last proved it against the one before.
 CREATE TABLE holders (
@@ -172,6 +174,23 @@ CREATE TABLE acme_limits (
     free_at BIGINT NOT NULL
 );
 
+-- Names that wait for an order at an authority, in the queue for one of its limits or for a live gateway.
+CREATE TABLE certificate_queue (
+    authority   TEXT NOT NULL,
+    hostname    TEXT NOT NULL,
+    project     TEXT NOT NULL,
+    kind        TEXT NOT NULL, -- of the queue: project, orders, and so on
+    queue       TEXT NOT NULL, -- the name of the limit
+    since       BIGINT NOT NULL, -- its place is its number by this time
+    offered_at  BIGINT NOT NULL, -- when its turn came last; 0: not yet
+    admitted_at BIGINT NOT NULL, -- when it took its units for an order that is being made; 0: not yet
+    PRIMARY KEY (authority, hostname)
+);
+CREATE INDEX certificate_queue_by_place ON certificate_queue (queue, since);
+CREATE INDEX certificate_queue_by_kind ON certificate_queue (authority, kind, queue);
+CREATE INDEX certificate_queue_by_project ON certificate_queue (project);
+CREATE INDEX certificate_queue_by_hostname ON certificate_queue (hostname);
+
 -- Receivers of what happens to a project's domains.
 CREATE TABLE webhook_endpoints (
     id              TEXT PRIMARY KEY,
@@ -208,8 +227,7 @@ CREATE TABLE webhook_deliveries (
     created_at  BIGINT NOT NULL
 );
 CREATE INDEX webhook_deliveries_by_endpoint ON webhook_deliveries (endpoint, id);
-CREATE INDEX webhook_deliveries_due ON webhook_deliveries (due_at, endpoint) WHERE due_at IS NOT NULL;
-CREATE INDEX webhook_deliveries_waiting ON webhook_deliveries (endpoint) WHERE due_at IS NOT NULL;
+CREATE INDEX webhook_deliveries_due ON webhook_deliveries (endpoint, due_at, id) WHERE due_at IS NOT NULL;
 CREATE INDEX webhook_deliveries_settled ON webhook_deliveries (created_at) WHERE due_at IS NULL;
 
 -- Events of other services that are in the outbox of webhooks by now, so that one that is handed over again is told once.

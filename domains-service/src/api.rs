@@ -1,7 +1,7 @@
 //! HTTP: the public API behind the gateway, and the internal one for gateways and operators.
 //!
-//! Domains and keys have one set of handlers: operators reach every project's, callers their own. One operation per
-//! function; what it may not do is a [`crate::error::Code`].
+//! Domains and keys have one set of handlers: operators may use it for every project, keys for their own. One operation per
+//! function; its refusals are a [`crate::error::Code`].
 
 pub(crate) mod callers;
 pub(crate) mod credentials;
@@ -60,7 +60,7 @@ pub(crate) const OPERATIONS: &[&[Operation]] = &[
     webhooks::deliveries::OPERATIONS,
 ];
 
-/// What operators do beyond one project.
+/// Operations of operators that concern more than one project.
 const OPERATORS: &[&[Operation]] = &[
     projects::OF_ALL,
     removal::OF_ALL,
@@ -70,10 +70,10 @@ const OPERATORS: &[&[Operation]] = &[
     links::OPERATIONS,
 ];
 
-/// What operators alone do in one project.
+/// Operations of operators on one project, which keys do not have.
 const OPERATORS_IN_PROJECT: &[&[Operation]] = &[projects::OF_OPERATORS, removal::OF_ONE];
 
-/// Where everything of one project is.
+/// The path of a project.
 const PROJECT: &str = "/v1/projects/{project}";
 
 /// The public API; every request must carry the gateway's signature, and the key of its caller.
@@ -95,7 +95,7 @@ pub(crate) fn public(app: Arc<App>, guard: GatewayGuard) -> Router {
         .with_state(app)
 }
 
-/// Every operation of the public API and what describes it.
+/// Every operation of the public API, and those that serve its description.
 pub(crate) fn all() -> impl Iterator<Item = &'static Operation> {
     OPERATIONS.iter().copied().flatten().chain(describe::DESCRIPTIONS)
 }
@@ -134,7 +134,7 @@ pub(crate) fn internal(app: Arc<App>, effective: Arc<Mutex<EffectiveSettings>>, 
 }
 
 /// The operations for the dashboard, which is a client of the API in the same process: what it can do is what the API
-/// can do, with the same refusals. Beyond one project it only reads. Requests carry their [`Actor`] as an extension.
+/// can do, with the same refusals. Across projects it only reads. Requests carry their [`Actor`] as an extension.
 pub(crate) fn in_process(app: Arc<App>) -> Router {
     let read = OPERATORS.iter().copied().flatten().filter(|operation| operation.method == Method::Get);
     openapi::routed(OPERATIONS.iter().copied().flatten().chain(read), str::to_owned)
@@ -154,12 +154,12 @@ pub(crate) fn named(wanted: domains_api::Operation) -> Option<&'static Operation
 
 const SETTINGS_PATH: &str = "/internal/settings";
 
-/// What callers and operators do in one project.
+/// Operations on one project, for keys and operators.
 fn of_one_project() -> impl Iterator<Item = &'static Operation> {
     OPERATIONS.iter().copied().flatten().filter(|operation| operation.path.starts_with(PROJECT))
 }
 
-/// Where operators find an operation of the public API.
+/// The path of a public operation on the internal listener.
 pub(crate) fn at_operators(path: &str) -> String {
     path.strip_prefix("/v1").map_or_else(|| path.to_owned(), |rest| format!("/internal{rest}"))
 }
@@ -175,10 +175,18 @@ pub(crate) fn name(method: &str, pattern: &str) -> &'static str {
         .unwrap_or("unknown")
 }
 
+/// Whether an operation of the public API or of the operators has this name.
+fn named_publicly(operation: &str) -> bool {
+    let operators = OPERATORS.iter().chain(OPERATORS_IN_PROJECT).copied().flatten();
+    all().chain(operators).any(|one| one.id == operation)
+}
+
 /// Counts the request under its operation and class of status.
 async fn count(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     let operation = name(request.method().as_str(), path);
+    // Reports of gateways and services may write nothing.
+    let is_change = !request.method().is_safe() && named_publicly(operation);
     let response = next.run(request).await;
     let class = class(response.status().as_u16());
     app.core.metrics.requests.with_label_values(&[operation, class]).inc();
@@ -186,11 +194,13 @@ async fn count(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
         && let Some(code) = response.extensions().get::<RefusalCode>()
     {
         *app.api.last_trouble.lock() = Some((code.0.clone(), app.core.clock.now()));
+    } else if class == "2xx" && is_change {
+        *app.api.last_trouble.lock() = None;
     }
     response
 }
 
-/// Counts a request for which there is no operation.
+/// Counts a request that matches no operation.
 fn count_unknown(app: &App) {
     app.core.metrics.requests.with_label_values(&["unknown", "4xx"]).inc();
 }
@@ -204,7 +214,7 @@ const fn class(status: u16) -> &'static str {
     }
 }
 
-/// Finds the project that an operator names in the path. Holders of keys are in their own wherever they ask.
+/// Finds the project in an operator's path. The holder of a key always gets the key's own project.
 async fn find_project(
     State(app): State<Arc<App>>,
     parameters: RawPathParams,
@@ -256,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_callers_name_is_in_the_list_of_the_api() {
+    fn operations_of_pages_and_commands_are_in_the_api() {
         for operation in domains_api::Operation::ALL {
             assert!(named(*operation).is_some(), "{}", operation.as_str());
         }

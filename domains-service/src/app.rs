@@ -1,4 +1,4 @@
-//! The parts of the service, and how they are put together.
+//! The parts of the service, and their assembly.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::throttle::Throttles;
 /// A day.
 const DAY_MILLIS: i64 = 86_400 * 1_000;
 
-/// The parts of the service. What happens by itself takes those that it uses; handlers of requests have all.
+/// The parts of the service. Background tasks take only those that they use; request handlers have all.
 pub(crate) struct App {
     pub(crate) core: Core,
     pub(crate) gateways: Gateways,
@@ -48,33 +48,33 @@ pub(crate) struct Issuing {
     pub(crate) wake: Notify,
 }
 
-/// What requests have in common.
+/// State that all request handlers share.
 pub(crate) struct ApiState {
     pub(crate) throttles: Throttles,
-    /// What operators' sessions and links are kept under is made with this key: they end when its secret changes.
+    /// Derives the keys of operators' sessions and links, which therefore end when this key's secret changes.
     pub(crate) operators: hmac::Key,
     pub(crate) webhook_sender: Sender,
-    /// The newest failure of a request that was ours, for operators who ask: its code and when.
+    /// The last request that failed on our side, for the status: code and time.
     pub(crate) last_trouble: Mutex<Option<(String, UnixMillis)>>,
-    /// Credential files that were refused at the start, for operators who ask.
+    /// Credential files that were refused at the start, for the status.
     pub(crate) refused_files: Mutex<Vec<RefusedFile>>,
-    /// What its listeners show.
+    /// The certificates of the listeners, for the status.
     pub(crate) listeners: Listeners,
 }
 
-/// A file whose credential is not on record.
+/// A refused credential file.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct RefusedFile {
-    /// Where it is, as this service sees it.
+    /// Its path, as this service sees it.
     pub(crate) file: String,
     /// One of [`crate::metrics::REASONS`].
     pub(crate) reason: &'static str,
-    /// What is wrong with it, and what to do.
+    /// The problem, and what to do.
     pub(crate) what_to_do: String,
 }
 
 impl App {
-    /// Puts the parts together.
+    /// Assembles the parts.
     pub(crate) fn new(
         config: Config,
         store: Store,

@@ -52,9 +52,11 @@ pub struct Config {
     pub internal_tls: Option<ServerTls>,
     /// The database.
     pub database: Location,
+    /// Whether a missing or empty database is made. If not, the service does not start without its database.
+    pub create_database: bool,
     /// Projects live at `{project}.{platform_domain}`.
     pub platform_domain: Hostname,
-    /// Which keys this deployment makes and accepts.
+    /// The environment of the keys that this deployment creates and accepts.
     pub environment: Environment,
     /// The platform's secret: the command line's token, passes of operators and their sessions derive from it.
     pub secret: Secret,
@@ -76,7 +78,7 @@ pub struct Config {
     pub change_log_rows: u64,
     /// Addresses of the edge, for apex domains, in addition to those of the CNAME target.
     pub edge_addresses: Vec<IpAddr>,
-    /// Which special names may be attached.
+    /// The special names that may be attached.
     pub names: NameRules,
     /// Settings of DNS queries.
     pub dns: DnsConfig,
@@ -96,7 +98,7 @@ pub struct Config {
     pub effective: EffectiveSettings,
 }
 
-/// Which special names may be attached.
+/// The special names that may be attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NameRules {
     /// Names under `.localhost`: they always mean this machine (RFC 6761), so they are verified by definition.
@@ -105,7 +107,7 @@ pub struct NameRules {
     pub allow_test: bool,
 }
 
-/// Where our own authority's certificate and key are.
+/// The files of our own authority: certificate and key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalAuthorityFiles {
     /// The authority's certificate, PEM.
@@ -144,6 +146,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
     let internal_address = internal_listen.as_ref().map(|listen| listen.0);
     let internal_tls = ServerTls::read_for(&root.section("internal_tls"), "internal_listen", internal_address);
     let database = read_location(root, "data/domains-service/domains.sqlite");
+    let create_database = root.flag("create_database", true);
     let platform_domain = root.required::<Hostname>("platform_domain", "\"apps.example.com\"");
     let environment = root.value("environment", Environment::Live);
     let secret = root.required_secret("secret", SECRET_EXAMPLE, root.secret("secret"));
@@ -173,6 +176,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
         tls: tls?,
         internal_tls: internal_tls?,
         database: database?,
+        create_database: create_database?,
         platform_domain: platform_domain?,
         environment: environment?,
         secret: secret?,
@@ -272,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_reported_with_a_way_out() {
+    fn every_mistake_is_reported_with_a_fix() {
         let text = "platform_domain = \"a_b\"\nchange_log_rows = 1\n[dns]\nmode = \"guess\"\n[local_authority]\nca_key_file = \"k\"\n";
         let problems = read(text).unwrap_err().to_string();
         for part in [

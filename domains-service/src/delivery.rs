@@ -23,7 +23,7 @@ use crate::store::StoreError;
 use crate::store::webhooks::{self, Delivery, DueDelivery};
 use crate::webhook::EndpointRecord;
 
-/// Between two searches for messages that are due.
+/// Interval of searches for due messages.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Attempts at the same time.
@@ -36,7 +36,7 @@ const ATTEMPTS_PER_PROJECT: usize = 4;
 /// replicas' clocks and the delay of a slow database, and short enough for the repeat after a crash.
 const CLAIM: Duration = Duration::from_secs(10);
 
-/// Between two renewals.
+/// Interval at which a claim is extended.
 const RENEW_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Sends due deliveries, and disables endpoints that failed for `disable_after`, until `shutdown`. Then finishes the
@@ -46,7 +46,7 @@ pub(crate) async fn deliver(app: Arc<App>, disable_after: Duration, shutdown: Sh
     while !shutdown.has_begun() {
         match app.core.store.due_deliveries(app.core.clock.now()).await {
             Ok(due) => due.into_iter().for_each(|due| attempts.start(&app, disable_after, due)),
-            Err(error) => tracing::error!(%error, "could not read due webhook deliveries; retrying"),
+            Err(error) => tracing::error!(%error, "cannot read due webhook deliveries; retrying"),
         }
         tokio::select! {
             () = shutdown.begun() => {}
@@ -78,7 +78,7 @@ impl Attempts {
         let (app, delivery) = (app.clone(), due.delivery);
         let task = self.tasks.spawn(async move {
             if let Err(error) = attempt(&app.core, &app.api.webhook_sender, disable_after, delivery).await {
-                tracing::error!(%error, "could not record a webhook delivery; it will be sent again");
+                tracing::error!(%error, "cannot record a webhook delivery; it will be sent again");
             }
         });
         self.of.insert(task.id(), due);
@@ -112,7 +112,7 @@ async fn attempt(core: &Core, sender: &Sender, disable_after: Duration, delivery
             Ok(attempt) => break attempt,
             Err(_) => {
                 if let Err(error) = webhooks::renew(&core.store, &mut delivery, claim_end(&*core.clock)).await {
-                    tracing::warn!(%error, "could not extend the claim on a webhook delivery; it may be sent twice");
+                    tracing::warn!(%error, "cannot extend the claim on a webhook delivery; it may be sent twice");
                 }
             }
         }
@@ -144,7 +144,11 @@ async fn send(core: &Core, sender: &Sender, endpoint: &EndpointRecord, delivery:
     let secrets = match endpoint.secrets(&core.sealing, now) {
         Ok(secrets) => secrets,
         Err(error) => {
-            tracing::error!(error = format!("{error:#}"), webhook = endpoint.id, "could not sign a webhook delivery");
+            tracing::error!(
+                error = format!("{error:#}"),
+                webhook = endpoint.id,
+                "cannot sign a webhook delivery; the delivery fails. The webhook's owner must rotate its secret"
+            );
             return Attempt {
                 result: AttemptResult::Unreachable,
                 status: None,

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::project::ProjectRef;
 pub(crate) use redirect::{RedirectRule, RedirectTarget};
 pub(crate) use state::Status;
-use verification::problem::Problem;
+use verification::problem::{Problem, ProblemCode, Severity, Who};
 use verification::verdict::Checks;
 
 /// A domain of a project, with all stored facts.
@@ -52,7 +52,9 @@ pub(crate) struct Domain {
     pub(crate) checked_at: Option<UnixMillis>,
     /// The first failed check in a row of an active domain.
     pub(crate) failing_since: Option<UnixMillis>,
-    /// The time of the next check; `None`: only on request.
+    /// Since when only the certificate is missing, and its owner can do nothing about that.
+    pub(crate) waits_since: Option<UnixMillis>,
+    /// The time of the next check; `None`: it is being removed.
     pub(crate) due_at: Option<UnixMillis>,
     pub(crate) lease_fence: i64,
     /// The removal's revision; the removal ends when every live gateway has confirmed it.
@@ -83,6 +85,7 @@ impl Domain {
             watched_since: now,
             checked_at: None,
             failing_since: None,
+            waits_since: None,
             due_at: Some(now),
             lease_fence: 0,
             removal: None,
@@ -100,6 +103,15 @@ impl Domain {
             self.status_since = now;
             self.touch(now);
         }
+    }
+
+    /// Updates `waits_since`. `is_ready`: records, ownership and CAA pass, and the name does not wait behind its owner's
+    /// own orders.
+    pub(crate) fn record_wait(&mut self, is_ready: bool, now: UnixMillis) {
+        let owner_acts = |problem: &Problem| problem.who == Who::You && problem.severity == Severity::Error;
+        let owner_acts = self.problems.iter().any(|one| owner_acts(one) && one.code != ProblemCode::CertDelayed);
+        let waits = is_ready && !self.certificate.is_valid(now.to_seconds()) && !owner_acts;
+        self.waits_since = waits.then(|| self.waits_since.unwrap_or(now));
     }
 
     /// Counts a change that a client's conditional request may conflict with.
@@ -140,18 +152,13 @@ pub(crate) struct CertificateState {
     /// Failed attempts in a row.
     pub(crate) attempts: u32,
     pub(crate) next_attempt_at: Option<UnixSeconds>,
-    /// Until when the order waits for the authority or for our queue.
+    /// Until when the order waits because the authority limits us.
     pub(crate) rate_limited_until: Option<UnixSeconds>,
-    /// Authorities that must not be asked yet.
+    /// Authorities that must not be asked before a time.
     #[serde(default)]
-    pub(crate) waiting: BTreeMap<String, Wait>,
-}
-
-/// Why an authority is not asked yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Wait {
-    pub(crate) until: UnixSeconds,
-    /// Whether our queue serves the order then.
+    pub(crate) waiting: BTreeMap<String, UnixSeconds>,
+    /// Whether the order waits for its turn in a queue of ours, which makes the domain due.
+    #[serde(default)]
     pub(crate) queued: bool,
 }
 

@@ -26,7 +26,7 @@ use crate::store::log::{self, CHANGES_PER_READ, Check, Next, Read};
 use crate::store::{Store, StoreError};
 use chassis::shares::{SharePermit, Shares};
 
-/// Between two heartbeats.
+/// Interval of heartbeats.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// Pieces of the stream that may wait for a slow follower.
@@ -57,14 +57,14 @@ const SNAPSHOTS_MAX: usize = 3;
 /// Of them for followers with one credential, which wait for each other.
 const SNAPSHOTS_OF_ONE_MAX: usize = 2;
 
-/// Reports written, and positions of followers compared, at once: every change in the database waits for its turn behind
-/// them.
+/// Maximum of reports being written, and of positions of followers being compared, at once: every change in the database
+/// waits behind them.
 const REPORTS_MAX: usize = 16;
 
 /// Of them with one credential, which wait for each other.
 const REPORTS_OF_ONE_MAX: usize = 2;
 
-/// A report waits so long for its turn. Gateways repeat what was not taken.
+/// Longest wait of a report for its turn. Gateways repeat a report that was not accepted.
 const REPORT_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// The permits to follow, to read snapshots and to write reports, each with a maximum in all and for one credential, which
@@ -220,7 +220,7 @@ impl Follower {
             Ok(KeyUpdate::Revoked) => Err(Ended::Revoked),
             Ok(KeyUpdate::None) => Ok(()),
             Err(error) => {
-                tracing::debug!(error = format!("{error:#}"), "could not read signing keys; the gateway keeps its own");
+                tracing::debug!(error = format!("{error:#}"), "cannot read signing keys; the gateway keeps its own");
                 Ok(())
             }
         }

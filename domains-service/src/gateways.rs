@@ -40,7 +40,8 @@ impl Gateways {
             tracing::warn!(
                 revision = revision.0,
                 gateways = learnt.lagging.join(", "),
-                "these gateways have not applied a change in time"
+                "these gateways have not confirmed a change within a second; answering without them. They apply it \
+                 when they reach the control plane"
             );
         }
         Ok(())
@@ -76,7 +77,8 @@ impl Gateways {
         if !gateways.is_empty() {
             tracing::warn!(
                 gateways = gateways.join(", "),
-                "these gateways applied revisions that the change log lacks; withdrawals wait until each reports again"
+                "gateways applied revisions that the database lacks; withdrawals wait until each of them reports \
+                 again. If an older database was restored, run `tollhouse node accept`"
             );
         }
     }

@@ -37,7 +37,7 @@ impl Master {
     }
 }
 
-/// Which keys there are: another one whenever a generation, its tickets, or the gateways on record change.
+/// A version of all keys: it changes with every generation, its tickets, and the registered gateways.
 pub(crate) type Version = [u8; 32];
 
 /// The keys of all gateways on record.
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_gateway_signs_for_none_and_the_next_look_derives_all_keys_anew() {
+    fn a_refused_gateways_signatures_are_invalid_and_the_next_read_derives_all_keys_again() {
         let master = Master { number: 1, signs_from: UnixSeconds(0), identity: [1; 32], tickets: [2; 32] };
         let gateways = [credential("edge-1", "aa"), credential("edge-2", "bb")];
         let all = Identities::derive([1; 32], vec![master.clone()], gateways.to_vec()).unwrap();

@@ -8,6 +8,8 @@ pub(crate) mod acme;
 pub(crate) mod bundle;
 pub(crate) mod local;
 
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +20,7 @@ use contract::time::{UnixMillis, UnixSeconds};
 use zeroize::Zeroizing;
 
 pub use crate::domain::failure::IssueError;
+pub use crate::limits::QueuePlace;
 pub use local::{LocalAuthority, signing};
 pub use verification::caa::CaaIdentity;
 
@@ -34,8 +37,8 @@ pub struct IssueRequest {
     pub project: ProjectUid,
     /// Failed attempts before this one; each may prove control another way.
     pub attempt: u32,
-    /// Whether the queue serves it now.
-    pub queued: bool,
+    /// The addresses of our edge to which the name's records lead, as far as they are known.
+    pub edge: Vec<IpAddr>,
     /// The chain in service that came from this authority, PEM: the certificate this one replaces.
     pub replaces: Option<String>,
 }
@@ -73,6 +76,16 @@ pub trait Issuer: Send + Sync {
     /// The end of its pause after an outage.
     fn away_until(&self, _now: UnixMillis) -> Option<UnixMillis> {
         None
+    }
+
+    /// Makes the names due whose turn in the authority's queue has come. Returns how many.
+    async fn offer_turns(&self) -> Result<usize, IssueError> {
+        Ok(0)
+    }
+
+    /// The places of a project's names in the authority's queue.
+    async fn places(&self, _project: &ProjectUid) -> Result<Vec<(String, QueuePlace)>, IssueError> {
+        Ok(Vec::new())
     }
 
     /// A certificate for one name. Takes as long as the authority needs; the caller sets the deadline.
@@ -113,6 +126,34 @@ impl Authorities {
     pub(crate) fn away_until(&self, now: UnixMillis) -> Option<UnixMillis> {
         let away = self.public.iter().map(|issuer| issuer.away_until(now));
         away.collect::<Option<Vec<_>>>()?.into_iter().min()
+    }
+
+    /// Makes the names due whose turn has come in a queue of a public issuer. Returns how many.
+    pub(crate) async fn offer_turns(&self) -> usize {
+        let mut offered = 0;
+        for issuer in &self.public {
+            match issuer.offer_turns().await {
+                Ok(count) => offered += count,
+                Err(error) => {
+                    tracing::error!(authority = issuer.name(), %error, "cannot read the queue of orders; retrying");
+                }
+            }
+        }
+        offered
+    }
+
+    /// The places of a project's names in the queues of the public issuers; of several places the first.
+    pub(crate) async fn places(&self, project: &ProjectUid) -> Result<HashMap<String, QueuePlace>, IssueError> {
+        let mut places: HashMap<String, QueuePlace> = HashMap::new();
+        for issuer in &self.public {
+            for (hostname, place) in issuer.places(project).await? {
+                let first = places.entry(hostname).or_insert(place);
+                if place.at.unwrap_or_default() < first.at.unwrap_or_default() {
+                    *first = place;
+                }
+            }
+        }
+        Ok(places)
     }
 
     /// The public issuers' names in CAA records, best first.

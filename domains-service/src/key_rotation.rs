@@ -110,8 +110,8 @@ async fn log_damaged(core: &Core, name: &str) -> Result<(), StoreError> {
             table = table.as_str(),
             row,
             secret = name,
-            "skipped a row that no sealing secret opens; all others are in use. If its secret was removed, put it back into \
-             sealing_secret_file. If the row is damaged, remove and add the domain, rotate the webhook's secret, or \
+            "skipped a row that no sealing secret decrypts; other rows are used. If its secret was removed, put it back \
+             into sealing_secret_file. If the row is damaged, remove and add the domain, rotate the webhook's secret, or \
              delete the row of the order or account"
         );
     }
@@ -146,7 +146,7 @@ async fn drop_sealed_with(core: &Core, seal: &str) -> Result<(), StoreError> {
 pub(crate) async fn rotate(app: std::sync::Arc<App>, shutdown: Shutdown) {
     while !shutdown.has_begun() {
         if let Err(error) = rotate_once(&app.core, &app.gateways.nodes, &shutdown).await {
-            tracing::error!(%error, "could not seal rows with the newest secret; retrying in a minute");
+            tracing::error!(%error, "cannot seal rows with the newest sealing secret; retrying in a minute");
         }
         tokio::select! {
             () = shutdown.begun() => return,

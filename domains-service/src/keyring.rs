@@ -109,7 +109,12 @@ async fn reseal(core: &Core, stored: &[SealedGeneration]) -> anyhow::Result<()> 
         match core.sealing.reseal(&stored.sealed, &place(stored.number)) {
             Ok(sealed) => write.replace_generation(&SealedGeneration { sealed, ..stored }).await?,
             // It is damaged, and is not used.
-            Err(error) => tracing::debug!(number = stored.number, %error, "could not reseal the keys of gateways"),
+            Err(error) => {
+                tracing::debug!(
+                    number = stored.number, %error,
+                    "cannot seal a signing key of gateways with the newest secret"
+                );
+            }
         }
     }
     Ok(write.commit().await.map(drop)?)
@@ -173,7 +178,10 @@ pub(crate) async fn keep(app: Arc<App>, shutdown: Shutdown) {
     while !shutdown.has_begun() {
         let rotated = rotate_if_due(&app.core, &app.gateways).await;
         if let (Err(error), false) = (&rotated, failing) {
-            tracing::warn!(error = format!("{error:#}"), "rotation of gateway keys failed; keeping the keys, retrying");
+            tracing::warn!(
+                error = format!("{error:#}"),
+                "cannot rotate the signing keys of gateways; keeping the previous keys and retrying every second"
+            );
         }
         failing = rotated.is_err();
         tokio::select! {

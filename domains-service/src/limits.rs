@@ -16,39 +16,72 @@ pub(crate) struct Limit {
     pub(crate) refill: i64,
 }
 
+contract::words! {
+    /// What a name waits for in a queue.
+    pub(crate) enum QueueKind {
+        /// A live gateway: the authority could not reach the name.
+        Edge = "edge",
+        /// A new order of the account.
+        Orders = "orders",
+        /// A new order of the project.
+        Project = "project",
+        /// A certificate of the registered domain.
+        Registered = "registered",
+        /// A certificate of the exact name.
+        Exact = "exact",
+        /// A proof of the name, after failed ones.
+        Failures = "failures",
+    }
+}
+
+impl QueueKind {
+    /// Whether the wait is due to its owner's own orders. Otherwise it is the platform's, and an operator can end it.
+    pub(crate) const fn is_own(self) -> bool {
+        match self {
+            Self::Edge | Self::Orders => false,
+            Self::Project | Self::Registered | Self::Exact | Self::Failures => true,
+        }
+    }
+}
+
 /// One request's demand on a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Demand {
-    /// Which bucket.
+    pub(crate) kind: QueueKind,
+    /// Which bucket, and the name of the queue for it.
     pub(crate) name: String,
     pub(crate) limit: Limit,
     /// Whether a unit is taken; otherwise the limit is only checked.
     pub(crate) takes: bool,
 }
 
-impl Demand {
-    /// The name of the limit's queue, whose row has the time of its last position.
-    pub(crate) fn queue(&self) -> String {
-        format!("queue {}", self.name)
-    }
-}
-
-/// A position in the queue for a limit.
+/// A place in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct QueuePosition {
-    pub(crate) at: UnixMillis,
-    /// Its number in the queue, from 1.
-    pub(crate) number: i64,
-}
-
-/// The next position in a queue that ends at `tail`, for a limit with room from `from` on. Each refill serves one order, so
-/// that waiting orders do not all arrive at once for one unit.
-pub(crate) fn next_position(tail: UnixMillis, from: UnixMillis, now: UnixMillis, limit: Limit) -> QueuePosition {
-    let at = tail.max(from);
-    QueuePosition { at, number: at.since(now).max(0) / limit.refill + 1 }
+pub struct QueuePlace {
+    /// Its number, from 1.
+    pub number: i64,
+    /// When its turn comes; `None` while no gateway is live.
+    pub at: Option<UnixMillis>,
 }
 
 impl Limit {
+    /// Units that are available now in a limit that is full again at `free_at`.
+    pub(crate) fn available(self, free_at: UnixMillis, now: UnixMillis) -> i64 {
+        let used = free_at.since(now).max(0);
+        (self.burst.saturating_mul(self.refill).saturating_sub(used) / self.refill).max(0)
+    }
+
+    /// When there is a unit for an order with `ahead` others before it, in a limit that is full again at `free_at`.
+    pub(crate) fn turn(self, free_at: UnixMillis, ahead: i64, now: UnixMillis) -> UnixMillis {
+        let units = ahead.saturating_add(1).saturating_sub(self.burst);
+        free_at.max(now).plus(units.saturating_mul(self.refill)).max(now)
+    }
+
+    /// The limit after one unit is taken.
+    pub(crate) fn take(self, free_at: UnixMillis, now: UnixMillis) -> UnixMillis {
+        free_at.max(now).plus(self.refill)
+    }
+
     /// `burst` units in a span of time.
     const fn of(burst: i64, span: i64) -> Self {
         // Rather a little later than a little too early.
@@ -81,7 +114,7 @@ const DAY: i64 = 24 * HOUR;
 const BURST_MAX: i64 = 1_000_000;
 const SPAN_MAX: i64 = 31 * DAY;
 
-/// Into how many shares an account's orders are cut, of which one project has one.
+/// Number of shares of an account's orders; one project gets at most one share.
 const SHARES: i64 = 5;
 
 /// The limits of an authority for one account. The defaults are Let's Encrypt's (rate limits, August 2026).
@@ -131,16 +164,15 @@ impl Limits {
         registered: &str,
         replaces: bool,
     ) -> Vec<Demand> {
-        let demand =
-            |kind: &str, of: &str, limit, takes| Demand { name: format!("{authority} {kind} {of}"), limit, takes };
-        let mut demands = vec![demand("failures", name, self.failures, false)];
+        let demand = |kind, of: &str, takes| self.demand(authority, kind, of, takes);
+        let mut demands = vec![demand(QueueKind::Failures, name, false)];
         if !replaces {
             demands.extend([
-                demand("orders", "", self.orders, true),
-                demand("project", project, self.project, true),
+                demand(QueueKind::Orders, "", true),
+                demand(QueueKind::Project, project, true),
                 // These two limits count certificates, so a failed order takes nothing from them.
-                demand("registered", registered, self.registered_domain, false),
-                demand("exact", name, self.exact_name, false),
+                demand(QueueKind::Registered, registered, false),
+                demand(QueueKind::Exact, name, false),
             ]);
         }
         demands
@@ -151,15 +183,39 @@ impl Limits {
         if replaces {
             return Vec::new();
         }
-        let demand =
-            |kind: &str, of: &str, limit| Demand { name: format!("{authority} {kind} {of}"), limit, takes: true };
-        vec![demand("registered", registered, self.registered_domain), demand("exact", name, self.exact_name)]
+        [(QueueKind::Registered, registered), (QueueKind::Exact, name)]
+            .map(|(kind, of)| self.demand(authority, kind, of, true))
+            .to_vec()
     }
 
     /// The demands of a failed proof.
     pub(crate) fn of_failure(&self, authority: &str, name: &str) -> Vec<Demand> {
-        vec![Demand { name: format!("{authority} failures {name}"), limit: self.failures, takes: true }]
+        vec![self.demand(authority, QueueKind::Failures, name, true)]
     }
+
+    fn demand(&self, authority: &str, kind: QueueKind, of: &str, takes: bool) -> Demand {
+        Demand { kind, name: queue_name(authority, kind, of), limit: self.of_kind(kind), takes }
+    }
+
+    /// The limit behind a queue.
+    pub(crate) const fn of_kind(&self, kind: QueueKind) -> Limit {
+        match kind {
+            QueueKind::Edge => Limit { burst: OFFERS_MAX, refill: 1 },
+            QueueKind::Orders => self.orders,
+            QueueKind::Project => self.project,
+            QueueKind::Registered => self.registered_domain,
+            QueueKind::Exact => self.exact_name,
+            QueueKind::Failures => self.failures,
+        }
+    }
+}
+
+/// Maximum of names of one queue that are due at the same time.
+pub(crate) const OFFERS_MAX: i64 = 256;
+
+/// The name of a bucket and of its queue: of a project, a registered domain or a name, or the only one of its kind.
+pub(crate) fn queue_name(authority: &str, kind: QueueKind, of: &str) -> String {
+    format!("{authority} {} {of}", kind.as_str())
 }
 
 /// Takes a unit from a limit that is full again at `free_at`. Returns the new such time, or the time from which a unit
@@ -193,19 +249,22 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_moves_once_per_refill() {
+    fn a_queue_moves_once_per_refill_after_the_units_that_are_left() {
         let limit = Limit::of(60, 3 * HOUR);
-        let from = START.plus(limit.refill / 2);
-        let (mut tail, mut positions) = (UnixMillis(0), Vec::new());
-        for _ in 0..3 {
-            let position = next_position(tail, from, START, limit);
-            tail = position.at.plus(limit.refill);
-            positions.push((position.at.since(from) / limit.refill, position.number));
+        let full = START.plus(limit.burst * limit.refill);
+        let turn = |free_at, ahead| limit.turn(free_at, ahead, START).since(START) / limit.refill;
+        assert_eq!([0, 1, 2].map(|ahead| turn(full, ahead)), [1, 2, 3]);
+        let three_left = full.plus(-3 * limit.refill);
+        assert_eq!(limit.available(three_left, START), 3);
+        assert_eq!([0, 1, 2, 3, 4].map(|ahead| turn(three_left, ahead)), [0, 0, 0, 1, 2]);
+        assert_eq!((limit.available(START.plus(-DAY), START), limit.available(full, START)), (60, 0));
+        // Its turn is when a unit can be taken.
+        let mut free_at = full;
+        for ahead in 0..3 {
+            let at = limit.turn(full, ahead, START);
+            free_at = admit(free_at, at, limit).unwrap();
         }
-        assert_eq!(positions, [(0, 1), (1, 2), (2, 3)]);
-        // The queue is empty: the next order is served as soon as the limit has room.
-        let later = START.plus(DAY);
-        assert_eq!(next_position(tail, later, later, limit), QueuePosition { at: later, number: 1 });
+        assert!(admit(free_at, limit.turn(full, 3, START).plus(-1), limit).is_err());
     }
 
     #[test]
@@ -220,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_asks_only_whether_the_name_failed_too_often() {
+    fn a_renewal_is_limited_only_by_failures_of_the_name() {
         let limits = Limits::default();
         let demands = limits.of_order("one", "demo", "shop.customer.com", "customer.com", true);
         assert_eq!(demands.len(), 1);

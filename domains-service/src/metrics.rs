@@ -18,10 +18,16 @@ pub(crate) struct Metrics {
     pub(crate) tasks: Supervisor,
     /// Domains by state.
     pub(crate) states: IntGaugeVec,
+    /// Since when the first of the domains waits that miss only their certificate.
+    pub(crate) certificate_wait_oldest: IntGauge,
     /// Domains that went from one state to another.
     pub(crate) transitions: IntCounterVec,
+    /// Checks of domains by what DNS answered.
+    pub(crate) dns_checks: IntCounterVec,
     /// Questions to DNS by type and result.
     pub(crate) dns_queries: IntCounterVec,
+    /// Names of handshakes without a certificate, by what became of them.
+    pub(crate) handshake_checks: IntCounterVec,
     /// Durations of verifications.
     pub(crate) verify_seconds: HistogramVec,
     /// Certificate orders by authority and result.
@@ -64,21 +70,30 @@ pub(crate) const DNS_RESULTS: [&str; 4] = ["ok", "timeout", "unreachable", "malf
 impl Metrics {
     /// Registers all metrics on `registry`, every label at zero.
     pub(crate) fn register(registry: &Registry) -> anyhow::Result<Self> {
+        let (dns_checks, handshake_checks) = checks(registry)?;
+        let (webhook_attempts, webhook_seconds, webhook_deliveries) = webhooks(registry)?;
         let metrics = Self {
             tasks: Supervisor::register(registry, "domains_task_restarts_total")?,
             states: gauge_vec(registry, "domains_state", "Domains in each state.", &["state"])?,
+            certificate_wait_oldest: gauge(
+                registry,
+                "domains_certificate_wait_oldest_timestamp_seconds",
+                "Since when the first of the domains waits that miss only their certificate, without a fault of their owner and not behind its own orders; 0: none waits.",
+            )?,
             transitions: counter_vec(
                 registry,
                 "domains_transitions_total",
                 "Domains that went from one state to another.",
                 &["from", "to"],
             )?,
+            dns_checks,
             dns_queries: counter_vec(
                 registry,
                 "domains_dns_queries_total",
                 "Questions to DNS, by record type and result.",
                 &["type", "result"],
             )?,
+            handshake_checks,
             verify_seconds: latency_vec(
                 registry,
                 "domains_verify_seconds",
@@ -99,24 +114,9 @@ impl Metrics {
             )?,
             followers: gauge(registry, "domains_feed_followers", "Gateways that follow the change stream.")?,
             revision: gauge(registry, "domains_revision", "The newest revision of the change log.")?,
-            webhook_attempts: counter_vec(
-                registry,
-                "domains_webhook_attempts_total",
-                "Attempts to deliver webhooks, by result.",
-                &["result"],
-            )?,
-            webhook_seconds: latency_vec(
-                registry,
-                "domains_webhook_attempt_seconds",
-                "Time an attempt to deliver a webhook took.",
-                &[],
-            )?,
-            webhook_deliveries: gauge_vec(
-                registry,
-                "domains_webhook_deliveries",
-                "Deliveries of webhooks that wait, and those that should have been tried a minute ago.",
-                &["state"],
-            )?,
+            webhook_attempts,
+            webhook_seconds,
+            webhook_deliveries,
             withdrawals: gauge_vec(
                 registry,
                 "domains_withdrawals",
@@ -180,8 +180,14 @@ impl Metrics {
                 self.dns_queries.with_label_values(&[kind.as_str(), result]).reset();
             }
         }
-        for result in ["issued", "renewed", "limited", "failed"] {
+        for result in ["issued", "renewed", "limited", "queued", "edge_unavailable", "failed"] {
             self.certificate_orders.with_label_values(&[result]).reset();
+        }
+        for result in ["answered", "unanswered", "resolver_down"] {
+            self.dns_checks.with_label_values(&[result]).reset();
+        }
+        for result in ["due", "not_due", "failed"] {
+            self.handshake_checks.with_label_values(&[result]).reset();
         }
         self.webhook_seconds.with_label_values(&[] as &[&str]);
         for result in AttemptResult::ALL {
@@ -198,4 +204,40 @@ impl Metrics {
             self.transitions.with_label_values(&[from.as_str(), to.as_str()]).inc();
         }
     }
+}
+
+/// Checks of domains by result, and names of handshakes by what became of them.
+fn checks(registry: &Registry) -> anyhow::Result<(IntCounterVec, IntCounterVec)> {
+    let dns_checks = counter_vec(
+        registry,
+        "domains_dns_checks_total",
+        "Checks of domains: answered, unanswered by their zone, or without any answer of our resolvers.",
+        &["result"],
+    )?;
+    let handshake_checks = counter_vec(
+        registry,
+        "domains_handshake_checks_total",
+        "Names of handshakes without a certificate: due for a check because of it, not due, or failed.",
+        &["result"],
+    )?;
+    Ok((dns_checks, handshake_checks))
+}
+
+/// Attempts to deliver webhooks by result, their time, and deliveries that wait.
+fn webhooks(registry: &Registry) -> anyhow::Result<(IntCounterVec, HistogramVec, IntGaugeVec)> {
+    let webhook_attempts = counter_vec(
+        registry,
+        "domains_webhook_attempts_total",
+        "Attempts to deliver webhooks, by result.",
+        &["result"],
+    )?;
+    let webhook_seconds =
+        latency_vec(registry, "domains_webhook_attempt_seconds", "Time an attempt to deliver a webhook took.", &[])?;
+    let webhook_deliveries = gauge_vec(
+        registry,
+        "domains_webhook_deliveries",
+        "Deliveries of webhooks that wait, and those that should have been tried a minute ago.",
+        &["state"],
+    )?;
+    Ok((webhook_attempts, webhook_seconds, webhook_deliveries))
 }

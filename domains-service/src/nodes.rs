@@ -13,10 +13,11 @@ pub(crate) mod invalid;
 pub(crate) mod record;
 mod among;
 mod eviction;
+mod live;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use chassis::clock::Clock;
@@ -106,6 +107,8 @@ pub(crate) struct Nodes {
     /// Time of the last refusal of each gateway because of its history, by the monotonic clock.
     elsewhere: Mutex<HashMap<String, Duration>>,
     changed: watch::Sender<()>,
+    /// An order has waited for a report in vain, and none came since.
+    all_are_silent: AtomicBool,
     /// Wakes [`Nodes::due_soon`]: the record must change at once.
     due: Notify,
 }
@@ -121,6 +124,7 @@ impl Nodes {
             record: Mutex::new(Arc::new([])),
             elsewhere: Mutex::default(),
             changed: watch::channel(()).0,
+            all_are_silent: AtomicBool::new(false),
             due: Notify::new(),
         }
     }
@@ -168,6 +172,7 @@ impl Nodes {
 
     fn receive(&self, report: NodeReport, here: bool, on_record: bool) -> bool {
         let (seen, now) = (self.clock.monotonic(), self.clock.now());
+        self.all_are_silent.store(false, Ordering::Relaxed);
         let is_on_record = {
             let mut nodes = self.by_name.lock();
             let known = nodes.get(&report.node).cloned();

@@ -1,4 +1,4 @@
-//! The control plane in the view of the dashboard's pages.
+//! Implements the dashboard's interface to the control plane.
 
 use std::sync::Arc;
 

@@ -61,8 +61,8 @@ impl Peers {
         let text = serde_json::to_string(&sent).unwrap_or_default();
         match tokio::time::timeout(SEND_TIME_MAX, self.store.notify_replicas(&text)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "could not pass a gateway's report to other replicas"),
-            Err(_) => tracing::debug!("could not pass a gateway's report to other replicas in time"),
+            Ok(Err(error)) => tracing::debug!(%error, "cannot pass a gateway's report to other replicas"),
+            Err(_) => tracing::debug!("cannot pass a gateway's report to other replicas in time"),
         }
     }
 

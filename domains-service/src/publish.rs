@@ -12,7 +12,7 @@ use crate::domain::redirect::{self, RedirectNode};
 use crate::domain::{Domain, RedirectTarget};
 use crate::store::projects::{ProjectRecord, Removed, end_sessions, save_removal};
 use crate::store::withdrawals::What;
-use crate::store::{StoreError, Write, acme, domains, keys};
+use crate::store::{StoreError, Write, acme, domains, keys, queue};
 
 /// A domain, as far as redirects care.
 pub(crate) fn node(domain: &Domain) -> RedirectNode {
@@ -21,6 +21,7 @@ pub(crate) fn node(domain: &Domain) -> RedirectNode {
         status: domain.status,
         primary: domain.primary,
         redirects: domain.redirect.is_some(),
+        next_primary: false,
     }
 }
 
@@ -58,7 +59,7 @@ pub(crate) async fn site(write: &mut Write, domain: &Domain) -> Result<(), Store
 /// Publishes the sites of the domain and of those that redirect to it. The domain must be saved.
 pub(crate) async fn site_and_dependants(write: &mut Write, domain: &Domain) -> Result<(), StoreError> {
     site(write, domain).await?;
-    for dependant in domains::dependants(write.connection(), domain).await? {
+    for dependant in domains::dependants(write.connection(), domain, domain.primary).await? {
         site(write, &dependant).await?;
     }
     Ok(())
@@ -96,6 +97,7 @@ pub(crate) async fn forget(write: &mut Write, domain: &Domain, lineage: &str) ->
     withdraw(write, domain).await?;
     domains::release(write.connection(), &domain.name, &domain.project, lineage, now).await?;
     domains::delete_domain(write.connection(), domain).await?;
+    queue::leave(write.connection(), &domain.name, &domain.project.uid).await?;
     acme::abandon_orders(write.connection(), &domain.name, now).await
 }
 

@@ -7,6 +7,7 @@
 
 mod advice;
 mod issue;
+mod primary;
 mod write;
 
 use chassis::random::jitter;
@@ -28,10 +29,10 @@ use crate::store::domains::NameClaims;
 use crate::store::leased::Leased;
 use crate::store::projects::{ProjectRecord, find_project};
 use crate::store::withdrawals::What;
-use crate::store::{Store, StoreError, Write, domains};
+use crate::store::{Store, StoreError, Write, domains, queue};
 use verification::collect::{Subject, collect};
 use verification::facts::Claim;
-use verification::verdict::{self, Expectation, Judgement};
+use verification::verdict::{self, Expectation, Judgement, Records};
 
 pub(crate) use crate::domain::reconcile::Reason;
 
@@ -67,7 +68,8 @@ pub(crate) async fn reconcile(app: &App, domain: &Domain, reason: Reason) -> Res
 /// Whether only an order is due and every authority is unreachable: DNS was checked lately and is not asked again.
 fn waits_only_for_authorities(authorities: &Authorities, domain: &Domain, now: UnixMillis) -> bool {
     let is_fresh = domain.checked_at.is_some_and(|at| now.since(at) < FRESH_MILLIS);
-    is_fresh && domain.certificate.next_attempt_at.is_some() && authorities.away_until(now).is_some()
+    let waits = domain.certificate.next_attempt_at.is_some() || domain.certificate.queued;
+    is_fresh && waits && authorities.away_until(now).is_some()
 }
 
 /// Has the order wait until an authority is back.
@@ -129,6 +131,12 @@ pub(crate) async fn check_dns(app: &App, project: &ProjectRecord, domain: &Domai
         authorities: &authorities,
     };
     let judged = verdict::judge(&facts, &expected);
+    let result = match judged.records {
+        _ if judged.resolver_down => "resolver_down",
+        Records::Unknown => "unanswered",
+        _ => "answered",
+    };
+    app.core.metrics.dns_checks.with_label_values(&[result]).inc();
     let checks = verdict::checks(&facts, &expected, &judged, app.core.clock.now().0);
     Some(DnsCheck { judged, checks: Some(checks), claim })
 }
@@ -149,7 +157,7 @@ async fn take_check(
     let claims = domains::find_claims(write.connection(), &domain.name).await?;
     let policy = Policy {
         claim: claim(&claims, &project, &domain),
-        pays: pays(&app.core.settings.plans, &project, now),
+        served_until: served_until(&app.core.settings.plans, &project),
         holder: holder(&mut write, &domain, claims, &check).await?,
         reason,
         jitter: jitter(),
@@ -185,10 +193,10 @@ async fn holder(
     })
 }
 
-/// Whether the plan has custom domains, or had until lately.
-pub(crate) fn pays(plans: &Plans, project: &ProjectRecord, now: UnixMillis) -> bool {
-    plans.of(project.plan).domains > 0
-        || project.unpaid_since.is_some_and(|since| now.since(since) < UNPAID_GRACE_MILLIS)
+/// When the project's domains are served no more; `None`: its plan has custom domains.
+fn served_until(plans: &Plans, project: &ProjectRecord) -> Option<UnixMillis> {
+    let has_domains = plans.of(project.plan).domains > 0;
+    (!has_domains).then(|| project.unpaid_since.map_or(UnixMillis(0), |since| since.plus(UNPAID_GRACE_MILLIS)))
 }
 
 /// Takes domains out of service: a gateway that has applied the commit serves their names no more. Returns the revision
@@ -201,14 +209,17 @@ pub(crate) async fn remove(
     actor: &Actor,
 ) -> Result<Revision, StoreError> {
     let now = write.now();
+    let had_primary = domains_to_remove.iter().any(|domain| domain.primary);
     let mut removed = Vec::new();
     for mut domain in domains_to_remove {
         let before = domain.status;
+        queue::leave(write.connection(), &domain.name, &project.id.uid).await?;
         publish::withdraw(&mut write, &domain).await?;
         domains::release(write.connection(), &domain.name, &project.id, &project.salt, now).await?;
         domain.primary = false;
         domain.redirect = None;
         domain.due_at = None;
+        domain.waits_since = None;
         if domain.unreadable.take().is_some() {
             // The domain is being removed now, which needs none of the unreadable columns.
             domain.problems.clear();
@@ -218,13 +229,16 @@ pub(crate) async fn remove(
         metrics.moved(before, domain.status);
         removed.push(domain);
     }
-    // The revision that contains the withdrawals; the commit below adds no further change.
+    // The revision that contains the withdrawals.
     let revision = write.revision();
     for domain in &mut removed {
         domain.removal = Some(revision.0);
         domains::save_domain(write.connection(), domain).await?;
         write.forget_withdrawal(What::Redirect, domain.name.as_str(), &project.id).await?;
         write.withdrawn(What::Name, domain.name.as_str(), &project.id).await?;
+    }
+    if had_primary {
+        primary::succeed(&mut write, &project.id).await?;
     }
     write.commit().await
 }

@@ -52,7 +52,7 @@ pub struct Counted {
     pub names: Vec<String>,
 }
 
-/// Entities that a restored database brings back.
+/// Entities that become valid again with a restored database.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The content of the lists: entities that were withdrawn since the backup, or all valid ones.

@@ -1,4 +1,4 @@
-//! The file of revoked credentials and the database agree: at the start, before credentials are enrolled from files,
+//! Keeps the file of revoked credentials and the database equal: at the start, before credentials are enrolled from files,
 //! after each revocation, and every second, for those of other replicas.
 //!
 //! A credential of the file that the database does not have as revoked is revoked again: the database went back to an
@@ -17,13 +17,13 @@ use crate::store::comparison::{self, Revocation};
 use crate::store::credentials::Kind;
 use crate::store::revocations::Revocations;
 
-/// Interval between two looks at the database.
+/// Interval of reads of the database.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Opens the file, and makes it if it is missing.
 ///
 /// # Errors
-/// When it cannot be read, written and synced, with the cure.
+/// When it cannot be read, written and synced, with the fix.
 pub(crate) fn open(path: &Path) -> anyhow::Result<Revocations> {
     Revocations::open(path).with_context(|| {
         format!(
@@ -100,7 +100,8 @@ pub(crate) async fn keep(app: Arc<App>, shutdown: Shutdown) {
         if let (Err(error), false) = (&kept, failing) {
             tracing::error!(
                 error = format!("{error:#}"),
-                "the file of revoked credentials and the database may differ; trying again each second"
+                "cannot bring revocations_file and the database into agreement; retrying every second. Correct what \
+                 the error names"
             );
         }
         failing = kept.is_err();

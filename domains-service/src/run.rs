@@ -58,7 +58,7 @@ const PUBLISHED_PLANS: &str = "published_plans";
 /// Projects read at once when plans are brought up to date.
 const PROJECTS_PER_READ: i64 = 500;
 
-/// What the service asks of others: DNS and certificate authorities.
+/// The external dependencies: DNS and certificate authorities.
 pub struct World {
     /// DNS.
     pub dns: Arc<dyn Dns>,
@@ -103,8 +103,7 @@ pub async fn start_in(
     }
     let (tracer, exporter) = tracing(&config, &registry)?;
     let traced_by = Traced { tracer, clock: clock.clone() };
-    let revocations = revocations::open(&config.revocations_file)?;
-    let store = Store::open(&config.database, clock.clone()).await?.with_revocations(revocations);
+    let store = open_store(&config, clock.clone()).await?;
     let (http, internal, admin) =
         (bind(config.listen).await?, bind(config.internal_listen).await?, bind(config.admin_listen).await?);
     let addresses =
@@ -123,9 +122,13 @@ pub async fn start_in(
     for settings in &config.authorities {
         let authority = AcmeAuthority::new(settings.clone(), records.clone());
         let authority = authority.with_context(|| format!("the certificate authority {:?}", settings.name))?;
-        // An account that cannot be read is found out again, with its reason, at the first order.
+        // The first order reads the account again, and fails with the reason.
         if let Err(error) = authority.load_account().await {
-            tracing::warn!(authority = settings.name, error = format!("{error:#}"), "the account is not known yet");
+            tracing::warn!(
+                authority = settings.name,
+                error = format!("{error:#}"),
+                "cannot read the account of a certificate authority; the next order reads it again"
+            );
         }
         authorities.public.push(Arc::new(authority));
     }
@@ -170,7 +173,7 @@ pub async fn start_in(
     let task = tokio::spawn(async move {
         let mut result = tokio::select! {
             () = shutdown.begun() => Ok(()),
-            // The process is started anew.
+            // The process is started again.
             Some(ended) = parts.join_next() => ended.context("a listener broke off").and_then(|ended| ended),
         };
         shutdown.begin();
@@ -193,6 +196,15 @@ pub async fn start_in(
     Ok(Running::new("domains-service", addresses, task))
 }
 
+/// Opens the database, with the file of revoked credentials.
+async fn open_store(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<Store> {
+    let revocations = revocations::open(&config.revocations_file)?;
+    if !config.create_database {
+        sql::Database::must_exist(&config.database).await?;
+    }
+    Ok(Store::open(&config.database, clock).await?.with_revocations(revocations))
+}
+
 /// Starts what happens by itself until `shutdown`. `change_log_rows` and `disable_after`: see the settings of these
 /// names.
 fn workers(
@@ -200,7 +212,7 @@ fn workers(
     watched: StoreMetrics,
     (change_log_rows, disable_after): (u64, Duration),
     end: &Shutdown,
-) -> [JoinHandle<()>; 12] {
+) -> [JoinHandle<()>; 13] {
     let (tasks, database) = (&app.core.metrics.tasks, app.core.store.database());
     let watch = |(database, metrics), end| sql::watch(database, metrics, end);
     let processes = (app.core.store.clone(), app.gateways.nodes.clone());
@@ -209,6 +221,7 @@ fn workers(
     let deliver = move |app, end| delivery::deliver(app, disable_after, end);
     [
         tasks.spawn("reconcile_domains", end, app.clone(), worker::reconcile_domains),
+        tasks.spawn("offer_turns", end, app.clone(), worker::offer_turns),
         tasks.spawn("end_withdrawals", end, app.clone(), worker::end_withdrawals),
         tasks.spawn("database_watch", end, (database, watched), watch),
         tasks.spawn("replica_notices", end, peers, |(peers, nodes), end| peers.listen(nodes, end)),
@@ -239,7 +252,7 @@ fn admin_router(app: &Arc<App>, health: &Health, registry: Registry) -> axum::Ro
                 if request.uri().path() == "/metrics"
                     && let Err(error) = worker::measure(&app.core, &app.gateways).await
                 {
-                    tracing::warn!(%error, "gauges are out of date: the database does not answer");
+                    tracing::warn!(%error, "cannot update the gauges of /metrics; showing older values");
                 }
                 next.run(request).await
             }

@@ -1,6 +1,6 @@
-//! Sessions of the dashboard: how they begin, whose they are, and when they end.
+//! Sessions of the dashboard: their start, their holders, and their end.
 //!
-//! A cookie holds 32 random bytes; the database their digest, the key they were opened with, and when. Every request
+//! A cookie holds 32 random bytes; the database holds their digest, the session's key, and its start. Every request
 //! looks the key up again, so that revoking a key ends its sessions. An operator has no key: the digest of an operator's
 //! session is made with the operators' secret, so that changing the secret ends them all; a session that a token led to
 //! ends with the token. A session ends after an hour without a request, and after twelve hours in any case. Signing in
@@ -22,19 +22,19 @@ use crate::store::keys::{self, KeyRecord};
 use crate::store::sessions::{ABSOLUTE_MILLIS_MAX, IDLE_MILLIS_MAX, SessionRecord};
 use dashboard::{NewSession, NotSignedIn, SignedIn};
 
-/// A session's last use is written down this often at most.
+/// Interval at which a session's last use is recorded.
 const SEEN_MILLIS: i64 = 60 * 1_000;
 
-/// A link is good this long: five minutes.
+/// Lifetime of a link: five minutes.
 const LINK_MILLIS: i64 = 5 * 60 * 1_000;
 
-/// What begins an operator's cookie. Keys of projects have none, so no session is taken for the other kind.
+/// Prefix of an operator's cookie. Sessions of keys have none, so the two kinds cannot be confused.
 const OPERATOR_MARK: &str = "operator.";
 
-/// A key with one of these finds something to do in the dashboard.
+/// The scopes that pages need: a key needs one of them to sign in.
 const SCOPES: [Scope; 3] = [Scope::DomainsRead, Scope::DomainsWrite, Scope::KeysWrite];
 
-/// The digest by which an operator's session or link is kept: another one after the operators' secret has changed.
+/// The stored digest of an operator's session or link: it no longer matches after the operators' secret has changed.
 fn operator_digest_of(app: &App, secret: &str) -> String {
     URL_SAFE_NO_PAD.encode(hmac::sign(&app.api.operators, secret.as_bytes()))
 }
@@ -52,7 +52,7 @@ fn random_secret() -> Result<String, ApiError> {
     Ok(URL_SAFE_NO_PAD.encode(chassis::random::bytes::<32>()?))
 }
 
-/// A link that signs the operator of this name in, once: its secret, and its end.
+/// A link that signs the operator of this name in once: its secret, and its end.
 pub(crate) async fn make_link(app: &App, operator: &str) -> Result<(String, UnixMillis), ApiError> {
     let secret = random_secret()?;
     let expires_at = app.core.clock.now().plus(LINK_MILLIS);
@@ -94,7 +94,7 @@ pub(crate) async fn sign_in(app: &App, key: &str, origin: Origin) -> Result<(Pro
     Ok((key.project, opened))
 }
 
-/// The project's owner can see who came in, and with which key.
+/// Records the sign-in, so that the project's owner sees who signed in with which key.
 async fn record_sign_in(app: &App, key: &KeyRecord, origin: Origin) -> Result<(), ApiError> {
     let actor = Actor::holder(&key.id, key.project.clone(), key.scopes.clone(), origin);
     let mut write = app.core.store.write().await?;
@@ -126,7 +126,7 @@ async fn open(
     Ok(NewSession { secret, seconds: ABSOLUTE_MILLIS_MAX / 1_000 })
 }
 
-/// Who has the session with this secret, if it goes on.
+/// The holder of the session with this secret, if it is valid.
 pub(crate) async fn find(
     app: &App,
     secret: &str,
@@ -166,7 +166,7 @@ pub(crate) async fn find(
         && now.since(record.seen_at) > SEEN_MILLIS
         && let Err(error) = store.see_session(&record.digest, now).await
     {
-        tracing::warn!(%error, "the use of a session was not written down; it ends an hour after the last noted use");
+        tracing::warn!(%error, "cannot record the use of a session; it ends an hour after the last recorded use");
     }
     Ok(Some(SignedIn { id: record.digest, holder: record.holder, actor, scopes }))
 }

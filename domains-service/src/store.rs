@@ -28,6 +28,7 @@ pub(crate) mod numbers;
 pub(crate) mod overview;
 pub(crate) mod processes;
 pub(crate) mod projects;
+pub(crate) mod queue;
 pub(crate) mod revocations;
 pub(crate) mod rows;
 pub(crate) mod sealed;
@@ -189,7 +190,7 @@ impl Store {
         tokio::spawn(async move {
             let note = query("UPDATE credentials SET last_used_at = $2 WHERE digest = $1");
             if let Err(error) = note.bind(digest).bind(now.0).execute(&writer).await {
-                tracing::debug!(%error, "could not record the last use of a credential");
+                tracing::debug!(%error, "cannot record the last use of a credential");
             }
         });
     }

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use crate::limits::{Limit, admit};
 
-/// Between two checks of one domain.
+/// Minimum interval of checks of one domain.
 pub(crate) const DOMAIN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Checks per project in [`PROJECT_WINDOW`].

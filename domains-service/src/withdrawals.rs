@@ -45,7 +45,7 @@ pub(crate) async fn wait(core: &Core, gateways: &Gateways, revision: Revision) -
         tracing::warn!(
             %error,
             revision = revision.0,
-            "could not read the gateways' processes; a withdrawal waits until it can be confirmed"
+            "cannot read the list of gateway processes from the database; a withdrawal stays unconfirmed"
         );
         acknowledged.asked += 1;
         acknowledged.lagging.push(RECORD_NOT_READ.to_owned());
@@ -57,7 +57,7 @@ pub(crate) async fn wait(core: &Core, gateways: &Gateways, revision: Revision) -
             Err(error) => tracing::warn!(
                 %error,
                 revision = revision.0,
-                "could not end confirmed withdrawals; retrying"
+                "cannot record that gateways confirmed a withdrawal; retrying"
             ),
         }
     }
@@ -86,7 +86,10 @@ pub(crate) async fn confirm(
             "a withdrawal waits for these gateways to confirm it; they may still serve it"
         );
         if let Err(error) = record(&core.store, *what, which, project, &acknowledged).await {
-            tracing::warn!(%error, "could not record the event of a waiting withdrawal");
+            tracing::warn!(
+                %error,
+                "cannot record the event that a withdrawal waits for gateways; the withdrawal continues"
+            );
         }
     }
     Ok(acknowledged)

@@ -25,8 +25,11 @@ use crate::store::usage::USAGE_DAYS_MAX;
 use crate::store::{Store, StoreError, acme, domains, keys, numbers, processes, projects, webhooks};
 use crate::withdrawals;
 
-/// Between two searches for domains that are due; a change wakes the worker at once.
+/// Interval of searches for due domains; a change wakes the worker at once.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Interval of searches for names that are next in a queue.
+const OFFER_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Domains reconciled at once, of all projects and of one.
 const DOMAINS_AT_ONCE: usize = 32;
@@ -35,13 +38,13 @@ const DOMAINS_AT_ONCE_PER_PROJECT: usize = 16;
 /// Domains per search.
 const DOMAINS_PER_SEARCH: i64 = 256;
 
-/// Between two rounds of keeping tables bounded.
+/// Interval of the cleanup of tables.
 const TIDY_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Time for work in progress at shutdown; less than requests in progress get.
 const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(15);
 
-/// Between two searches for orders of removed names.
+/// Interval of searches for orders of removed names.
 const ABANDON_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Abandoned orders per search.
@@ -105,14 +108,12 @@ impl InProgress {
                 }
                 reconciled => reconciled.map(|_| ()),
             }
-            .inspect_err(
-                |error| tracing::error!(%error, domain = %domain.name, "could not reconcile a domain; retrying"),
-            )
+            .inspect_err(|error| tracing::error!(%error, domain = %domain.name, "cannot reconcile a domain; retrying"))
         });
         self.domains.insert(handle.id(), place);
     }
 
-    /// Waits until one is done; whether it went well.
+    /// Waits until one is done; returns whether it succeeded.
     async fn one_done(&mut self) -> bool {
         match self.tasks.join_next_with_id().await {
             Some(Ok((id, result))) => {
@@ -121,7 +122,11 @@ impl InProgress {
             }
             Some(Err(broken)) => {
                 self.domains.remove(&broken.id());
-                tracing::error!(error = %broken, "the task of a domain panicked; retrying when its lease ends");
+                tracing::error!(
+                    error = %broken,
+                    "the task of a domain panicked; retrying when its lease ends. This is a defect: report it with the \
+                     panic's place, which standard error has"
+                );
                 false
             }
             None => std::future::pending().await,
@@ -135,7 +140,7 @@ pub(crate) async fn reconcile_domains(app: Arc<App>, shutdown: Shutdown) {
     let mut search = true;
     while !shutdown.has_begun() {
         if search && let Err(error) = claim_due(&app, &mut in_progress).await {
-            tracing::error!(%error, "could not read due domains; retrying");
+            tracing::error!(%error, "cannot read due domains; retrying");
         }
         search = tokio::select! {
             () = shutdown.begun() => break,
@@ -167,11 +172,24 @@ async fn claim_due(app: &Arc<App>, in_progress: &mut InProgress) -> Result<(), S
     Ok(())
 }
 
+/// Makes the names due whose turn has come in a queue of orders, until `shutdown`.
+pub(crate) async fn offer_turns(app: Arc<App>, shutdown: Shutdown) {
+    while !shutdown.has_begun() {
+        if app.issuing.authorities.offer_turns().await > 0 {
+            app.issuing.wake.notify_one();
+        }
+        tokio::select! {
+            () = shutdown.begun() => return,
+            () = tokio::time::sleep(OFFER_INTERVAL) => {}
+        }
+    }
+}
+
 /// Ends withdrawals until `shutdown`, as gateways acknowledge them.
 pub(crate) async fn end_withdrawals(app: Arc<App>, shutdown: Shutdown) {
     while !shutdown.has_begun() {
         if let Err(error) = withdrawals::end_acknowledged(&app.core, &app.gateways).await {
-            tracing::error!(%error, "could not end confirmed withdrawals; retrying");
+            tracing::error!(%error, "cannot record that gateways confirmed withdrawals; retrying");
         }
         tokio::select! {
             () = shutdown.begun() => return,
@@ -194,7 +212,7 @@ pub(crate) async fn abandon_orders(app: Arc<App>, shutdown: Shutdown) {
             () = at_the_end(&shutdown) => return,
         };
         if let Err(error) = abandoned {
-            tracing::error!(%error, "could not read orders of removed domains; retrying");
+            tracing::error!(%error, "cannot read orders of removed domains; retrying");
         }
         tokio::select! {
             () = shutdown.begun() => return,
@@ -213,12 +231,15 @@ async fn abandon_due_orders(core: &Core, authorities: &Authorities) -> Result<()
         match abandoned {
             Err(error) if !is_old => {
                 tracing::warn!(domain = %order.hostname, authority = order.authority, %error,
-                    "could not deactivate authorizations of a removed domain; retrying");
+                    "cannot deactivate authorizations of a removed domain; retrying");
                 core.store.postpone_abandonment(&order, core.clock.now().plus(ABANDON_AGAIN_MILLIS)).await?;
             }
             _ => {
                 core.store.forget_abandoned(&order).await?;
-                tracing::info!(domain = %order.hostname, authority = order.authority, "ended the orders of a removed domain");
+                tracing::info!(
+                    domain = %order.hostname, authority = order.authority,
+                    "ended an order of a removed domain"
+                );
             }
         }
     }
@@ -229,7 +250,7 @@ async fn abandon_due_orders(core: &Core, authorities: &Authorities) -> Result<()
 pub(crate) async fn tidy(app: Arc<App>, change_log_rows: u64, shutdown: Shutdown) {
     while !shutdown.has_begun() {
         if let Err(error) = tidy_once(&app.core, &app.gateways.nodes, change_log_rows).await {
-            tracing::error!(%error, "cleanup failed; retrying");
+            tracing::error!(%error, "cannot delete expired rows; retrying");
         }
         tokio::select! {
             () = shutdown.begun() => return,
@@ -296,6 +317,8 @@ pub(crate) async fn measure(core: &Core, gateways: &Gateways) -> Result<(), Stor
         let count = counts.remove(status.as_str()).unwrap_or(0);
         core.metrics.states.with_label_values(&[status.as_str()]).set(count);
     }
+    let oldest = core.store.oldest_certificate_wait().await?;
+    core.metrics.certificate_wait_oldest.set(oldest.map_or(0, |oldest| oldest.to_seconds().0));
     core.metrics.unreadable_row.reset();
     for (RowKey { table, row, of }, bad) in core.store.reader().unreadable().entries(ROWS_NAMED_MAX) {
         core.metrics.unreadable_row.with_label_values(&[table, &row, &of, bad.column]).set(1);

@@ -105,7 +105,9 @@ async fn status(State(view): State<View>) -> Json<Value> {
                 "insecure": upstream.settings.transport.is_insecure(),
                 "failing_because": upstream.endpoints.failing_because(),
                 "failing_for_seconds": upstream.endpoints.failing_for(now).map(|time| time.as_secs()),
+                "tried_seconds_ago": upstream.endpoints.tried().map(|time| time.as_secs()),
                 "in_flight": upstream.in_flight(),
+                "websockets": upstream.websockets(),
             })
         })
         .collect();
@@ -134,7 +136,10 @@ async fn status(State(view): State<View>) -> Json<Value> {
         "connections": view.live.connections.live(),
         "requests_in_flight": view.gateway.telemetry.in_flight.get(),
         "draining": view.live.health.is_draining(),
-        "quota": { "mode": pipeline.quota.mode().as_str() },
+        "quota": {
+            "mode": pipeline.quota.mode().as_str(),
+            "store_trouble": pipeline.quota.trouble().map(|outage| format!("{outage}: {}", outage.remedy())),
+        },
         "upstreams": upstreams,
     }))
 }

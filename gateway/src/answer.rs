@@ -61,6 +61,18 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
+    /// The answer to a request that asks for a WebSocket by CONNECT: a status of success would accept it.
+    pub(crate) fn without_success(self) -> Self {
+        match self {
+            Self::Refuse(_) | Self::Redirect { .. } | Self::Health { ready: false } => self,
+            Self::Challenge(_)
+            | Self::KeySet(_)
+            | Self::Health { ready: true }
+            | Self::Preflight { .. }
+            | Self::Options { .. } => Refusal::new(Rejection::MethodNotAllowed).with("Allow", "GET, HEAD").into(),
+        }
+    }
+
     /// Writes the status and its own fields to `out`; returns the body.
     pub(crate) fn write(self, out: &mut impl ResponseSink) -> pingora::Result<(StatusCode, Cow<'static, str>)> {
         let status = match &self {

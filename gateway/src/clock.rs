@@ -149,7 +149,12 @@ mod tests {
         }
 
         async fn heartbeat(&self, _count: bool) -> Result<HeartbeatReply, StoreOutage> {
-            Ok(HeartbeatReply { incarnation: Incarnation::default(), now: self.0.right_time(), fleet: None })
+            Ok(HeartbeatReply {
+                incarnation: Incarnation::default(),
+                now: self.0.right_time(),
+                fleet: None,
+                full: None,
+            })
         }
 
         async fn view(&self, _bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {
@@ -163,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_one_in_the_middle_is_right() {
+    fn the_median_clock_is_right() {
         let at = |ahead: i64| UnixMillis(NOW + ahead);
         for (store, control, fleet) in [
             (0, 0, 0),
@@ -193,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_embedded_store_has_no_vote_on_what_time_it_is() {
+    async fn the_clock_of_the_embedded_store_is_not_compared() {
         let machine = Arc::new(Machine::default());
         let (quota, clock) = over(&machine, Arc::new(MemoryStore::new(machine.clone(), 1)));
         machine.step(-90_000);

@@ -19,9 +19,9 @@ use contract::key::Environment;
 
 pub(crate) use self::overload::OverloadConfig;
 pub(crate) use self::quota::QuotaConfig;
-use crate::upstreams::{ConnectionLimits, UpstreamSettings};
 use listener::forwarded::{ForwardedField, Forwarders};
 use listener::network::canonical_network;
+use upstreams::{ConnectionLimits, UpstreamSettings};
 
 /// The prefix of environment variables that override the file.
 pub const ENVIRONMENT_PREFIX: &str = "TOLLHOUSE_GATEWAY";
@@ -69,16 +69,14 @@ pub struct Config {
     pub(crate) serve_before_registered: bool,
     /// The settings of quotas.
     pub(crate) quota: QuotaConfig,
-    /// The backends.
+    /// The upstreams.
     pub(crate) upstreams: Vec<UpstreamSettings>,
     /// Load shedding before memory runs out.
     pub(crate) overload: OverloadConfig,
     /// Worker threads of the data plane.
     pub(crate) threads: usize,
-    /// After the shutdown is announced: how long to keep accepting while not ready.
-    pub(crate) lame_duck: Duration,
-    /// How long requests in progress may then take.
-    pub(crate) drain: Duration,
+    /// How long the parts of a shutdown take.
+    pub(crate) drain: DrainTimes,
     /// The format of log lines.
     pub log_format: Format,
     /// The log filter.
@@ -142,12 +140,11 @@ impl Config {
         let feed = Peer::read(&follow, "http://127.0.0.1:7003");
         let serve_before_registered = follow.flag("serve_before_registered", false);
         let quota = quota::read(&root.section("quota"));
-        let upstreams = upstream::read_all(&root.section("upstreams"));
+        let sockets = root.path("sockets_directory");
+        let upstreams = upstream::read_all(&root.section("upstreams"), sockets.as_ref().and_then(Option::as_deref));
+        let upstreams = sockets.and(upstreams);
         let overload = overload::read(&root.section("overload"));
-        let drain = root.section("drain");
-        let seconds = |seconds| Duration::from_secs(seconds);
-        let lame_duck = drain.duration("lame_duck", seconds(5), seconds(0)..=seconds(300));
-        let drain_requests = drain.duration("requests", seconds(25), seconds(1)..=seconds(3_600));
+        let drain = drain_times(&root.section("drain"));
         let log = root.section("log");
         let log_format = log.value("format", Format::Json);
         let log_filter = log.value("filter", "info,pingora_core=warn,pingora_proxy=warn".to_owned());
@@ -176,8 +173,7 @@ impl Config {
             upstreams: upstreams?,
             overload: overload?,
             threads: threads?.and_then(|threads| usize::try_from(threads).ok()).unwrap_or(cores),
-            lame_duck: lame_duck?,
-            drain: drain_requests?,
+            drain: drain?,
             log_format: log_format?,
             log_filter: log_filter?,
             tracing: tracing?,
@@ -185,6 +181,31 @@ impl Config {
             effective: EffectiveSettings::default(),
         })
     }
+}
+
+/// How long each part of a shutdown takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DrainTimes {
+    /// The gateway is not ready, and still accepts connections.
+    pub(crate) lame_duck: Duration,
+    /// The longest time for requests in progress after that.
+    pub(crate) requests: Duration,
+    /// WebSockets get a Close frame this long after the lame duck.
+    pub(crate) websockets: Duration,
+}
+
+fn drain_times(section: &Section<'_>) -> Option<DrainTimes> {
+    let seconds = Duration::from_secs;
+    let lame_duck = section.duration("lame_duck", seconds(5), seconds(0)..=seconds(300));
+    let requests = section.duration("requests", seconds(25), seconds(1)..=seconds(3_600));
+    let usual = requests.map_or(seconds(5), |requests| seconds(5).min(requests / 2));
+    let websockets = section.duration("websockets", usual, seconds(0)..=seconds(3_600));
+    let (lame_duck, requests, websockets) = (lame_duck?, requests?, websockets?);
+    if websockets >= requests {
+        section.complain("websockets", "use less than drain.requests: the drain ends then");
+        return None;
+    }
+    Some(DrainTimes { lame_duck, requests, websockets })
 }
 
 /// How long the connections of a listener or an upstream are used.
@@ -224,7 +245,7 @@ mod tests {
     const SECRET: &str = "a secret of these tests";
 
     #[test]
-    fn operators_passes_travel_as_plain_text_on_loopback_or_where_an_operator_says_so() {
+    fn operators_passes_are_sent_without_tls_only_on_loopback_or_where_the_settings_allow_it() {
         for here in ["", "[listen]\nadmin = \"127.0.0.9:9901\"", "[listen]\nadmin = \"[::1]:9901\""] {
             assert!(admin(here).is_ok(), "{here}");
         }

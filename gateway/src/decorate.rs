@@ -9,7 +9,7 @@ use pingora::protocols::http::date;
 
 pub(crate) use self::cookies::HostCookies;
 use crate::facts::{Facts, QuotaFigures, Surface};
-use crate::upstreams::{AllowedOrigin, Hsts};
+use upstreams::{AllowedOrigin, Hsts};
 
 // Text, not `HeaderName`: HTTP/1 clients see these names in the specification's spelling.
 const LIMIT: &str = "X-RateLimit-Limit";
@@ -130,7 +130,7 @@ pub(crate) fn add_fields(
     }
     // RFC 6797 section 7.2: never over plain HTTP.
     let own = facts.project.as_ref().and_then(|project| project.browsers.hsts);
-    let hsts = own.or_else(|| facts.upstream.backend.as_ref().map(|backend| backend.settings.hsts));
+    let hsts = own.or_else(|| facts.upstream.configured.as_ref().map(|upstream| upstream.settings.hsts));
     if hsts == Some(Hsts::On) && is_tls && !present.transport_security {
         out.field(TRANSPORT_SECURITY, HSTS.as_bytes())?;
     }

@@ -9,8 +9,10 @@
 //! How this divides the work with pingora: [decision](../../docs/develop/decisions/exchange.md).
 
 mod downstream;
+mod progress;
 mod retry;
 mod upstream;
+mod websocket;
 
 pub mod fuzzing;
 
@@ -18,6 +20,7 @@ use std::borrow::Cow;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use http::{HeaderMap, StatusCode, header};
@@ -26,21 +29,24 @@ use pingora_http::RequestHeader;
 use tokio::time::Instant;
 
 use self::downstream::Downstream;
+use self::downstream::grpc_web::{Form, GrpcWebClient};
 use self::downstream::http1::Http1Client;
 use self::downstream::http2::Http2Client;
+use self::progress::Progress;
 use self::retry::{Failed, Failure, Retries, Retry};
 use self::upstream::{Request, RequestBody, ResponseHead, UpstreamCall, WaitLimits, of_response, open, wants_trailers};
+use self::websocket::Handshake;
 use crate::answer::{Answer, Refusal, accepts_html};
 use crate::decorate::{HostCookies, ResponseSink as _, add_fields, is_removed};
 use crate::facts::Facts;
 use crate::forward;
 use crate::gateway::Gateway;
 use crate::grpc;
-use crate::request::AnnouncedBody;
 use crate::telemetry::{Entry, LoggedConnection};
-use crate::upstreams::{Endpoint, PoolKey, Requirements, Upstream};
 use contract::rejection::Rejection;
 use listener::{Client, Connection, H2Request, Handler, ServeOutcome};
+use upstreams::AnnouncedBody;
+use upstreams::{Endpoint, PoolKey, Requirements, Upstream};
 
 /// Serves the requests of the listeners.
 #[async_trait]
@@ -61,35 +67,19 @@ impl Handler for Gateway {
     }
 
     async fn serve_http2(&self, request: H2Request, connection: &Arc<Connection>) -> bool {
-        let H2Request { head, body, respond } = request;
+        let H2Request { mut head, body, respond } = request;
         let progress = Progress::begin(self, connection);
-        let (body_follows, head) = (!body.is_end_stream(), RequestHeader::from(head));
+        let is_open = !body.is_end_stream();
+        let handshake = Handshake::take(&mut head, is_open);
+        let (body_follows, head) = (is_open && handshake.is_none(), RequestHeader::from(head));
         let mut client = Http2Client::new(body, respond, connection).with_known_client(&head);
+        if let Some(handshake) = handshake {
+            client.set_handshake(handshake);
+        }
         let outcome = Exchange::new(self, connection, head).serve(&mut client, body_follows).await;
         drop(progress);
         client.discard_rest_of_request().await;
         !outcome.malformed
-    }
-}
-
-/// A request in progress, counted by the connection, for the drain, and by the metrics.
-struct Progress<'a> {
-    gateway: &'a Gateway,
-    connection: &'a Connection,
-}
-
-impl<'a> Progress<'a> {
-    fn begin(gateway: &'a Gateway, connection: &'a Connection) -> Self {
-        connection.request_seen();
-        gateway.telemetry.in_flight.inc();
-        Self { gateway, connection }
-    }
-}
-
-impl Drop for Progress<'_> {
-    fn drop(&mut self) {
-        self.gateway.telemetry.in_flight.dec();
-        self.connection.request_done();
     }
 }
 
@@ -126,17 +116,23 @@ impl<'a> Exchange<'a> {
         self.facts.connection.is_grpc =
             D::TAKES_TRAILERS && self.head.method == http::Method::POST && grpc::is_call(&self.head.headers);
         let decided = self.gateway.pipeline.decide(&self.head, body_follows, self.connection, &mut self.facts).await;
-        let served = match decided {
+        let (whole, error) = match decided {
             Ok((target, announced)) => {
+                let form = if target.upstream.settings.grpc_web { Form::of(&self.head) } else { None };
                 self.facts.upstream.target = Some(target);
                 self.facts.connection.upgrade &= client.may_switch();
-                self.forward(client, announced).await
+                if let Some(form) = form {
+                    Box::pin(self.forward_grpc_web(form, client, announced)).await
+                } else {
+                    let served = self.forward(client, announced).await;
+                    self.finish(client, served).await
+                }
             }
-            Err(answer) => self.answer(client, answer).await,
-        };
-        let (whole, error) = match served {
-            Ok(()) => (true, None),
-            Err(error) => (self.fail(client, &error).await, Some(error)),
+            Err(answer) => {
+                let answer = if client.is_tunnel() { answer.without_success() } else { answer };
+                let served = self.answer(client, answer).await;
+                self.finish(client, served).await
+            }
         };
         self.facts.connection.body_bytes = client.body_bytes();
         let entry = Entry {
@@ -169,20 +165,48 @@ impl<'a> Exchange<'a> {
         client.answer(head, body).await
     }
 
+    /// Translates a gRPC-Web call and forwards it; returns what [`Self::finish`] does.
+    async fn forward_grpc_web<D: Downstream>(
+        &mut self,
+        form: Form,
+        client: &mut D,
+        announced: AnnouncedBody,
+    ) -> (bool, Option<Box<Error>>) {
+        (self.facts.connection.is_grpc, self.facts.connection.is_grpc_web) = (true, true);
+        let mut client = GrpcWebClient::new(client, form);
+        let served = match form.translate(&mut self.head, announced) {
+            Ok(announced) => self.forward(&mut client, announced).await,
+            Err(error) => Err(error),
+        };
+        self.finish(&mut client, served).await
+    }
+
+    /// Ends a request that was served or failed. Returns whether the client got a complete response, and the error.
+    async fn finish<D: Downstream>(
+        &mut self,
+        client: &mut D,
+        served: pingora::Result<()>,
+    ) -> (bool, Option<Box<Error>>) {
+        match served {
+            Ok(()) => (true, None),
+            Err(error) => (self.fail(client, &error).await, Some(error)),
+        }
+    }
+
     /// Answers a request that failed, unless its response has begun. Returns whether the client got a complete
     /// response.
     async fn fail(&mut self, client: &mut impl Downstream, error: &Error) -> bool {
         let Some(rejection) = client.refusal().or_else(|| forward::rejection(error)) else { return false };
         self.facts.refused = Some(rejection);
         if self.status != 0 {
-            if self.facts.connection.is_grpc {
+            if self.facts.connection.is_grpc && client.may_end_call() {
                 return self.end_call(client, rejection).await;
             }
             client.break_off().await;
             return false;
         }
         let answered = self.answer(client, Refusal::new(rejection).into()).await;
-        answered.inspect_err(|error| tracing::debug!(%error, "could not send a refusal")).is_ok()
+        answered.inspect_err(|error| tracing::debug!(%error, "cannot send a refusal")).is_ok()
     }
 
     /// Ends a gRPC response that has begun with the status of the failure. Returns whether it was written.
@@ -201,23 +225,27 @@ impl<'a> Exchange<'a> {
         forward::rewrite(&mut self.head, &self.facts, self.connection, &self.gateway.pipeline.identity_tokens)?;
         let body_bytes_max = self.facts.upstream.target.as_ref().map_or(0, |target| target.body_bytes_max);
         let mut request_body = RequestBody::new(announced, body_bytes_max, self.facts.upstream.forwarded_to());
-        let (mut call, head, mut out) = self.send_with_retries(&mut request_body, client).await?;
+        let answered = self.send_with_retries(&mut request_body, client).await;
+        self.facts.upstream.client_awaited = request_body.client_awaited();
+        let (mut call, head, mut out) = answered?;
         add_fields(&self.facts, self.connection.is_tls(), head.present, &mut out)?;
+        if head.status == StatusCode::SWITCHING_PROTOCOLS {
+            return Box::pin(self.forward_websocket(call, request_body, client, out)).await;
+        }
+        if let Some(target) = &mut self.facts.upstream.target {
+            target.websocket_permit = None; // the upstream has answered as to any other request
+        }
         self.status = head.status.as_u16();
         self.facts.connection.grpc_status = head.grpc_status;
-        let switches = head.status == StatusCode::SWITCHING_PROTOCOLS;
-        if switches {
-            client.switch(out).await?;
-            call.switch(&mut request_body);
-        } else {
-            client.begin(out, head.ends, head.chunked).await?;
-            if self.facts.connection.is_grpc {
-                call.may_be_silent();
-            }
+        client.begin(out, head.ends, head.chunked).await?;
+        if self.facts.connection.is_grpc {
+            call.may_be_silent();
         }
-        let trailers = if switches || !head.ends {
+        let trailers = if head.ends {
+            None
+        } else {
             let (facts, clock) = (&*self.facts, &*self.gateway.clock);
-            let in_time = || if switches { Ok(()) } else { forward::in_time(facts, clock) };
+            let in_time = || forward::in_time(facts, clock);
             match call.relay(&mut request_body, client, in_time, &mut self.body_bytes).await {
                 Ok(trailers) => trailers,
                 Err(error) => {
@@ -225,8 +253,6 @@ impl<'a> Exchange<'a> {
                     return Err(error);
                 }
             }
-        } else {
-            None
         };
         self.facts.connection.grpc_status =
             trailers.as_ref().and_then(grpc::status).or(self.facts.connection.grpc_status);
@@ -258,7 +284,7 @@ impl<'a> Exchange<'a> {
             let now = self.gateway.clock.monotonic();
             let (upstream, endpoint) = forward::choose(&mut self.facts, now)
                 .ok_or_else(|| Error::explain(ErrorType::ConnectNoRoute, "the upstream has no address"))?;
-            let failed = match self.attempt((&upstream, &endpoint), received_after, request_body, client).await {
+            let failed = match self.attempt((&upstream, &endpoint), (received_after, now), request_body, client).await {
                 Ok(answered) => return Ok(answered),
                 Err(failed) => failed,
             };
@@ -280,11 +306,16 @@ impl<'a> Exchange<'a> {
     async fn attempt<D: Downstream>(
         &mut self,
         (upstream, endpoint): (&Arc<Upstream>, &Arc<Endpoint>),
-        received_after: Option<Instant>,
+        (received_after, now): (Option<Instant>, Duration),
         request_body: &mut RequestBody,
         client: &mut D,
     ) -> Result<Answered<D::Head>, Failed> {
-        let mut call = open((upstream, endpoint), &self.request(upstream, received_after), request_body).await?;
+        let opened = open((upstream, endpoint), &self.request(upstream, received_after), request_body, now).await;
+        let (mut call, other) = opened?;
+        let endpoint = other.as_ref().unwrap_or(endpoint);
+        if let Some(other) = &other {
+            self.facts.upstream.endpoint = Some(other.clone());
+        }
         self.facts.upstream.connection = Some(call.kind);
         match self.receive(&mut call, request_body, client).await {
             Ok((head, out)) => {
@@ -336,6 +367,10 @@ impl<'a> Exchange<'a> {
             };
             forward::inspect(head.status, head.fields_bytes, &mut self.facts)?;
             forward::check_identity_accepted(head.present.refuses_identity(head.status))?;
+            if client.is_tunnel() && head.status.is_success() {
+                let why = "status 2xx in answer to a WebSocket's handshake";
+                return Err(Error::explain(ErrorType::InvalidHTTPHeader, why).into_up());
+            }
             if !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS {
                 return Ok((head, out));
             }

@@ -15,12 +15,12 @@ use http::HeaderValue;
 use crate::keys::Authentication;
 use crate::overload::Reservation;
 use crate::request_id::RequestId;
-use crate::upstreams::{AllowedOrigin, Endpoint, Permit, Upstream};
 use crate::usage::Decision;
 use contract::rejection::Rejection;
 use listener::Connection;
 use quota::allowance::{Allowances, QuotaOutcome};
 use quota::settings::Mode;
+use upstreams::{AllowedOrigin, Endpoint, Permit, Upstream};
 
 contract::words! {
     /// The part of the product that answered: a label of metrics.
@@ -77,12 +77,14 @@ impl ConnectionKind {
 /// The destination of a request.
 #[derive(Debug)]
 pub(crate) struct Target {
-    /// The backend.
+    /// The upstream.
     pub upstream: Arc<Upstream>,
     /// Largest request body in bytes.
     pub body_bytes_max: u64,
     /// Its permit among the requests in progress; released when the request ends.
     pub permit: Permit,
+    /// Its permit among the WebSockets, if it asks for one; it replaces the other once the upstream has accepted.
+    pub websocket_permit: Option<Permit>,
     /// Its reserved memory; released with the permit.
     #[expect(dead_code, reason = "dropping it releases the memory")]
     pub reservation: Reservation,
@@ -130,9 +132,9 @@ pub(crate) struct CallerFacts {
     pub authentication: Option<Authentication>,
     /// The project of the key: the request is charged to its quota.
     pub payer: Option<Arc<Project>>,
-    /// A browser's preflight, without a key, that the API's backend answers.
+    /// A browser's preflight, without a key, that the API's upstream answers.
     pub is_preflight: bool,
-    /// The origin whose pages may read the response, unless the backend decides.
+    /// The origin whose pages may read the response, unless the upstream decides.
     pub allowed_origin: AllowedOrigin,
 }
 
@@ -152,8 +154,8 @@ pub(crate) struct QuotaFacts {
 /// The way of a request to its upstream.
 #[derive(Debug, Default)]
 pub(crate) struct UpstreamFacts {
-    /// The site's backend, if the settings have one of that name.
-    pub backend: Option<Arc<Upstream>>,
+    /// The upstream that the site names, if the settings have it.
+    pub configured: Option<Arc<Upstream>>,
     /// The destination.
     pub target: Option<Target>,
     /// The last endpoint that was tried.
@@ -170,6 +172,8 @@ pub(crate) struct UpstreamFacts {
     pub began: Option<Duration>,
     /// The monotonic time of the response head.
     pub answered: Option<Duration>,
+    /// How long, of the time until the response head, only the client's body was awaited.
+    pub client_awaited: Duration,
 }
 
 /// The client's connection, and what it carries besides HTTP requests of the usual form.
@@ -181,8 +185,10 @@ pub(crate) struct ConnectionFacts {
     pub client_request_id: Option<String>,
     /// The request asks for a WebSocket and may have one.
     pub upgrade: bool,
-    /// The request is a gRPC call.
+    /// The request is a gRPC call, also a translated one of gRPC-Web.
     pub is_grpc: bool,
+    /// It is a call of gRPC-Web. Its refusals are ordinary responses.
+    pub is_grpc_web: bool,
     /// The gRPC status in the response.
     pub grpc_status: Option<u16>,
     /// Bytes of the request body so far.
@@ -208,6 +214,13 @@ impl Facts {
             upstream: UpstreamFacts::default(),
             connection: ConnectionFacts::default(),
         }
+    }
+
+    /// From the start to the response head, or to the end of a request that `took` this long and got none from an
+    /// upstream; without waits for the client.
+    pub(crate) fn latency(&self, took: Duration) -> Duration {
+        let until_head = self.upstream.answered.map_or(took, |answered| answered.saturating_sub(self.began));
+        until_head.saturating_sub(self.upstream.client_awaited)
     }
 
     /// The quota's decision; `None` if the request was neither charged nor refused by the quota.
@@ -240,8 +253,25 @@ impl UpstreamFacts {
         self.target.as_ref().map(|target| &target.upstream)
     }
 
-    /// From the first attempt to the response head; `None` without a response.
+    /// From the first attempt to the response head, without waits for the client; `None` without a response.
     pub(crate) fn waited(&self) -> Option<Duration> {
-        Some(self.answered?.saturating_sub(self.began?))
+        Some(self.answered?.saturating_sub(self.began?).saturating_sub(self.client_awaited))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latency_excludes_the_time_in_which_the_client_is_awaited() {
+        let seconds = Duration::from_secs;
+        let mut facts = Facts::new(RequestId::new(7), UnixMillis(0), seconds(100));
+        assert_eq!(facts.latency(seconds(2)), seconds(2), "an answer of the gateway");
+        (facts.upstream.began, facts.upstream.client_awaited) = (Some(seconds(101)), seconds(40));
+        assert_eq!(facts.latency(seconds(50)), seconds(10), "an upstream that never answered");
+        facts.upstream.answered = Some(seconds(145));
+        assert_eq!(facts.latency(seconds(900)), seconds(5), "a response that was read slowly");
+        assert_eq!(facts.upstream.waited(), Some(seconds(4)));
     }
 }

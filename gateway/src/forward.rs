@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::fields::FieldRules;
 use chassis::clock::Clock;
 use contract::identity::{Caller, Identity};
 use http::header::{self, HeaderName, InvalidHeaderValue};
@@ -10,13 +9,14 @@ use http::{HeaderValue, StatusCode, Version};
 use listener::fields::is_method_override;
 use pingora::{ErrorSource, ErrorType, OrErr as _};
 use pingora_http::RequestHeader;
+use upstreams::fields::FieldRules;
 
 use crate::facts::{Facts, Surface};
 use crate::identity::IdentityTokens;
 use crate::telemetry::client_span;
-use crate::upstreams::{Endpoint, IdentityForm, Upstream};
 use contract::rejection::Rejection;
 use listener::Connection;
+use upstreams::{Endpoint, IdentityForm, Upstream};
 
 const USUAL: &FieldRules = &FieldRules::USUAL;
 
@@ -319,7 +319,7 @@ pub(crate) fn in_time(facts: &Facts, clock: &dyn Clock) -> pingora::Result<()> {
 /// Chooses the address for the next attempt, and records the attempt.
 pub(crate) fn choose(facts: &mut Facts, now: std::time::Duration) -> Option<(Arc<Upstream>, Arc<Endpoint>)> {
     let upstream = facts.upstream.forwarded_to()?.clone();
-    let tried = facts.upstream.endpoint.as_ref().map(|endpoint| endpoint.address);
+    let tried = facts.upstream.endpoint.as_ref().map(|endpoint| &endpoint.address);
     let endpoint = upstream.endpoints.choose(tried, now)?;
     if facts.upstream.attempts == 0 {
         upstream.retries.earn();
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_is_the_gateways_if_sampled_and_else_the_visitors() {
+    fn an_upstream_gets_the_gateways_trace_if_sampled_and_otherwise_the_visitors() {
         let theirs = || Some("theirs".to_owned());
         assert_eq!(forwarded(Surface::Site, false), [theirs(), theirs(), theirs()]);
         assert_eq!(forwarded(Surface::Api, false), [None, None, None]);

@@ -14,9 +14,9 @@ use crate::facts::{Facts, QuotaFigures, Surface};
 use crate::pipeline::Pipeline;
 use crate::request_id::RequestId;
 use crate::telemetry::Telemetry;
-use crate::upstreams::Endpoint;
 use listener::Connection;
 use quota::allowance::QuotaOutcome;
+use upstreams::Endpoint;
 
 /// Shared by all requests of a gateway.
 pub(crate) struct Gateway {
@@ -59,7 +59,8 @@ impl Gateway {
             facts.refused = Some(refusal.rejection);
         }
         // A gRPC client reads gRPC statuses and no body.
-        if let (Answer::Refuse(refusal), true) = (&answer, facts.connection.is_grpc) {
+        let reads_grpc = facts.connection.is_grpc && !facts.connection.is_grpc_web;
+        if let (Answer::Refuse(refusal), true) = (&answer, reads_grpc) {
             let (status, code) = refusal.write_grpc(out)?;
             facts.connection.grpc_status = Some(code);
             add_fields(facts, connection.is_tls(), PresentFields::default(), out)?;
@@ -67,7 +68,7 @@ impl Gateway {
         }
         let (status, body) = match &answer {
             Answer::Refuse(refusal) if page && matches!(facts.surface, Surface::Site | Surface::Listener) => {
-                let own = facts.upstream.backend.as_ref().and_then(|upstream| upstream.settings.error_page.as_ref());
+                let own = facts.upstream.configured.as_ref().and_then(|upstream| upstream.settings.error_page.as_ref());
                 refusal.write_page(own, &facts.request_id, out)?
             }
             _ => answer.write(out)?,

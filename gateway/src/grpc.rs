@@ -27,7 +27,7 @@ enum Code {
 }
 
 /// Whether a request with these fields is a gRPC call: `application/grpc`, `application/grpc+proto` and so on. Not
-/// gRPC-Web, which has its trailers in the body.
+/// gRPC-Web, which has its trailers in the body (`exchange/downstream/grpc_web.rs`).
 pub(crate) fn is_call(fields: &HeaderMap) -> bool {
     let kind = fields.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
     let rest = kind.strip_prefix(b"application/grpc");

@@ -171,7 +171,7 @@ impl Overload {
                 from = before.as_str(),
                 to = stage.as_str(),
                 thousandths,
-                "the stage of load shedding changed"
+                "memory use changed the stage of load shedding; see the runbook EdgeShedding"
             );
         }
         if before < Stage::Pressing && stage >= Stage::Pressing {

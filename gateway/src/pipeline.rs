@@ -30,12 +30,13 @@ use crate::identity::IdentityTokens;
 use crate::keys::Keys;
 use crate::overload::Overload;
 use crate::platform_certificate::PlatformCertificate;
-use crate::request::{AnnouncedBody, EdgeRequest};
-use crate::upstreams::Upstreams;
+use crate::request::EdgeRequest;
 use listener::{Connection, HEALTH_PATH};
 use quota::Quota;
 use quota::failed_authentications::FailedAuthenticationLimits;
 use replica::Replica;
+use upstreams::AnnouncedBody;
+use upstreams::Upstreams;
 
 /// The stages and their data.
 pub(crate) struct Pipeline {

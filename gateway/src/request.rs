@@ -13,17 +13,7 @@ use pingora_http::RequestHeader;
 use contract::rejection::Rejection;
 use listener::Connection;
 use listener::head::{self, HeadLimits};
-
-/// The announced body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AnnouncedBody {
-    /// No body.
-    None,
-    /// This many bytes.
-    Length(u64),
-    /// A body of unknown length (chunked, or HTTP/2 without a length).
-    Unknown,
-}
+use upstreams::AnnouncedBody;
 
 /// One request, as the pipeline sees it.
 #[derive(Debug)]
@@ -50,6 +40,8 @@ pub(crate) struct EdgeRequest<'a> {
     pub sni: Option<&'a Hostname>,
     /// Whether the client requests an upgrade to WebSocket.
     pub wants_upgrade: bool,
+    /// Whether it does so by CONNECT (RFC 8441), so that an ordinary response is impossible.
+    pub is_tunnel: bool,
 }
 
 impl<'a> EdgeRequest<'a> {
@@ -65,6 +57,7 @@ impl<'a> EdgeRequest<'a> {
         }
         let (host, port) = host_of(header)?;
         let target = header.uri.path_and_query().map_or("/", |target| target.as_str());
+        let is_tunnel = asks_for_tunnel(header);
         Ok(Self {
             method: &header.method,
             host,
@@ -76,7 +69,8 @@ impl<'a> EdgeRequest<'a> {
             client: connection.client().ip(),
             is_tls: connection.is_tls(),
             sni: connection.sni(),
-            wants_upgrade: wants_websocket(header),
+            wants_upgrade: is_tunnel || wants_websocket(header),
+            is_tunnel,
         })
     }
 
@@ -123,6 +117,11 @@ fn host_of(header: &RequestHeader) -> Result<(Hostname, Option<u16>), Rejection>
     };
     let host = Hostname::from_ascii(name).map_err(|_| Rejection::BadHost)?;
     Ok((host, port))
+}
+
+/// The exchange has made a GET of a CONNECT for a WebSocket; its `:protocol` is still there.
+fn asks_for_tunnel(header: &RequestHeader) -> bool {
+    header.method == Method::GET && header.extensions.get::<h2::ext::Protocol>().is_some()
 }
 
 /// RFC 6455 section 4.1: the only supported upgrade. Other values of `Upgrade` are ignored, as a server may.

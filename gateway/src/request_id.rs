@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_bytes_of_the_source_each_used_once_and_nothing_else() {
+    fn an_id_uses_each_byte_of_the_random_source_once() {
         let mut fetched = Fetched { bytes: [0; FETCHED_BYTES], left: 0 };
         for round in 0..3 {
             // No two ids of a round, and no two rounds, have the same bytes.

@@ -41,10 +41,10 @@ use crate::admin::Live;
 use crate::config::Config;
 use crate::gateway::Gateway;
 use crate::overload::{Memory, Reading};
-use crate::upstreams::Upstreams;
 use crate::usage::Reporter;
 use listener::{Connections, Listener, ListenerSettings, ListenerState};
 use replica::follow::Follower;
+use upstreams::Upstreams;
 
 /// The longest time for opening a listener.
 const LISTEN_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -107,7 +107,7 @@ pub async fn start(
     let exporter = exporter.map(|exporter| exporter.start(&tasks, &chores_end));
     let task = tokio::spawn(async move {
         let listeners = data_plane.ends_in_order(&shutdown).await;
-        let drained = data_plane.drain(&live, &telemetry, config.lame_duck, config.drain).await;
+        let drained = data_plane.drain(&live, &telemetry, config.drain).await;
         serving_end.begin();
         let (_, ()) = tokio::join!(follower_task, quota.hand_back_all());
         for task in background {

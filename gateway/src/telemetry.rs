@@ -15,9 +15,7 @@ use std::sync::Arc;
 
 use chassis::clock::Clock;
 use chassis::logs::LogLines;
-use chassis::metrics::{
-    self, Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
-};
+use chassis::metrics::{self, Gauge, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 use chassis::trace::Tracer;
 use contract::time::UnixSeconds;
 use parking_lot::Mutex;
@@ -62,6 +60,7 @@ pub struct Telemetry {
     served: Vec<IntCounter>,
     refused: Vec<IntCounter>,
     durations: Vec<Histogram>,
+    latency: Vec<Histogram>,
     overhead: Vec<Histogram>,
     auth: Vec<IntCounter>,
     /// Charges, and how requests are counted.
@@ -132,20 +131,6 @@ impl Telemetry {
                 requests.with_label_values(&[surface.as_str(), class, rejection.blame().as_str(), rejection.code()])
             })
             .collect();
-        let per_surface =
-            |vec: &HistogramVec| Surface::ALL.iter().map(|one| vec.with_label_values(&[one.as_str()])).collect();
-        let duration = metrics::latency_vec(
-            registry,
-            "edge_request_duration_seconds",
-            "Time from the first byte of a request to the end of its response.",
-            &["surface"],
-        )?;
-        let overhead = metrics::latency_vec(
-            registry,
-            "edge_overhead_seconds",
-            "The part of a request's duration that was not spent waiting for an upstream.",
-            &["surface"],
-        )?;
         let auth =
             metrics::counter_vec(registry, "edge_auth_total", "Attempts to authenticate, by result.", &["result"])?;
         let upstream = metrics::counter_vec(
@@ -157,8 +142,21 @@ impl Telemetry {
         Ok(Self {
             served,
             refused,
-            durations: per_surface(&duration),
-            overhead: per_surface(&overhead),
+            durations: by_surface(
+                registry,
+                "edge_request_duration_seconds",
+                "Time from the first byte of a request to the end of its response.",
+            )?,
+            latency: by_surface(
+                registry,
+                "edge_latency_seconds",
+                "Time from the head of a request to the head of its response, without waits for the client.",
+            )?,
+            overhead: by_surface(
+                registry,
+                "edge_overhead_seconds",
+                "The part of a request's duration that was not spent waiting for an upstream or for the body of the request.",
+            )?,
             auth: Authentication::ALL.iter().map(|one| auth.with_label_values(&[one.as_str()])).collect(),
             quota: QuotaMetrics::new(registry)?,
             usage: Arc::default(),
@@ -167,7 +165,7 @@ impl Telemetry {
             upstream_duration: metrics::latency_vec(
                 registry,
                 "edge_upstream_duration_seconds",
-                "Time from asking an upstream to the head of its response.",
+                "Time from asking an upstream to the head of its response, without waits for the client.",
                 &[],
             )?
             .with_label_values(&[] as &[&str]),
@@ -239,8 +237,11 @@ impl Telemetry {
         if let Some(histogram) = self.durations.get(surface) {
             histogram.observe(took.as_secs_f64());
         }
+        if let Some(histogram) = self.latency.get(surface) {
+            histogram.observe(facts.latency(took).as_secs_f64());
+        }
         if let Some(histogram) = self.overhead.get(surface) {
-            histogram.observe(took.saturating_sub(waited).as_secs_f64());
+            histogram.observe(took.saturating_sub(waited + facts.upstream.client_awaited).as_secs_f64());
         }
         if let (Some(decision), Some(payer)) = (facts.decision(), &facts.caller.payer) {
             self.quota.charged(payer.plan, decision);
@@ -336,6 +337,12 @@ fn class_of(status: u16) -> &'static str {
 /// The word for blame; empty for none.
 pub(crate) fn blame_word(rejection: Option<Rejection>) -> &'static str {
     rejection.map_or("", |rejection| Blame::as_str(rejection.blame()))
+}
+
+/// A histogram of seconds for each surface.
+fn by_surface(registry: &Registry, name: &str, help: &str) -> anyhow::Result<Vec<Histogram>> {
+    let all = metrics::latency_vec(registry, name, help, &["surface"])?;
+    Ok(Surface::ALL.iter().map(|one| all.with_label_values(&[one.as_str()])).collect())
 }
 
 /// Refusals of the control plane's data, with all reasons from the start.

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn one_report_has_a_bound_and_the_next_one_goes_on() {
+    fn a_report_is_bounded_and_the_next_one_continues() {
         let counts = UsageCounts::default();
         for number in 0..7 {
             counts.count(&format!("p{number}").parse().unwrap(), Decision::Admitted, NOW);

@@ -63,6 +63,8 @@ pub(crate) struct Shared {
     pub(crate) pressed: AtomicBool,
     /// Bytes by which HTTP/2 windows have grown.
     pub(crate) windows_bytes: AtomicU64,
+    /// Cancelled when WebSockets must end.
+    pub(crate) websockets_end: CancellationToken,
 }
 
 /// One client connection.
@@ -248,6 +250,11 @@ impl Connection {
     /// Cancelled when the connection is ended by [`Self::close`].
     pub fn cancelled(&self) -> &CancellationToken {
         &self.cancelled
+    }
+
+    /// Cancelled when WebSockets must end, because the process stops.
+    pub fn websockets_end(&self) -> &CancellationToken {
+        &self.shared.websockets_end
     }
 
     /// Shortens the idle timeout: the task that waits for the next request checks its deadline again, and an idle

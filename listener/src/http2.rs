@@ -97,7 +97,9 @@ fn options() -> h2::server::Builder {
         .max_header_list_size(HEADER_BYTES_MAX)
         .initial_window_size(windows::STREAM)
         .initial_connection_window_size(windows::CONNECTION)
-        .max_send_buffer_size(SEND_BUFFER_MAX);
+        .max_send_buffer_size(SEND_BUFFER_MAX)
+        // WebSockets (RFC 8441); the handler refuses other uses.
+        .enable_connect_protocol();
     options
 }
 

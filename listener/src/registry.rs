@@ -146,6 +146,11 @@ impl Connections {
         self.draining.send_replace(true);
     }
 
+    /// Tells the exchanges of all WebSockets to end them.
+    pub fn end_websockets(&self) {
+        self.shared.websockets_end.cancel();
+    }
+
     /// Becomes true when [`Self::drain`] was called. Listeners and pingora wait for it.
     pub(crate) fn draining(&self) -> watch::Receiver<bool> {
         self.draining.subscribe()

@@ -142,14 +142,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_leave_descriptors_for_everything_else() {
+    fn connections_leave_descriptors_for_other_uses() {
         assert_eq!(ListenerSettings::default().for_descriptors(1_024).connections, 409);
         assert_eq!(ListenerSettings::default().for_descriptors(1_048_576).connections, 20_000);
         assert_eq!(ListenerSettings::default().for_descriptors(0).connections, 1);
     }
 
     #[test]
-    fn windows_leave_memory_for_everything_else() {
+    fn windows_leave_memory_for_other_uses() {
         const MIB: u64 = 1024 * 1024;
         assert_eq!(ListenerSettings::default().for_memory(256 * MIB).windows_bytes, 16 * MIB);
         assert_eq!(ListenerSettings::default().for_memory(u64::MAX).windows_bytes, 128 * MIB);

@@ -4,7 +4,7 @@
 //! deployment.
 
 use axum::http::header;
-use chassis::guard::IDENTITY_REQUIRED;
+use chassis::guard::GuardCode;
 use chassis::refusal::Refusal;
 use contract::identity::Identity;
 use contract::key::{Environment, Scope};
@@ -18,7 +18,7 @@ const CHALLENGE: &str = "Bearer realm=\"api\", error=\"invalid_token\"";
 /// Returns the caller's project if the key has `scope` and belongs to this deployment.
 pub(crate) fn authorise(identity: &Identity, environment: Environment, scope: Scope) -> Result<ProjectUid, ApiError> {
     let Some(caller) = &identity.caller else {
-        return Err(Refusal::new(401, IDENTITY_REQUIRED, "This operation needs an API key.").into());
+        return Err(Refusal::new(401, GuardCode::IdentityRequired.code(), "This operation needs an API key.").into());
     };
     if caller.environment != environment {
         let code = Code::WrongEnvironment;

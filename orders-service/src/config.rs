@@ -31,8 +31,10 @@ pub struct Config {
     pub admin_listen: SocketAddr,
     /// Host names that `admin_listen` accepts in requests, besides addresses and `localhost`.
     pub admin_hosts: Vec<AdminHost>,
-    /// The database; an SQLite file is created if it is missing.
+    /// The database.
     pub database: Location,
+    /// Whether a missing or empty database is made. If not, the service does not start without its database.
+    pub create_database: bool,
     /// This service's credential at the control plane.
     pub credential: Secret,
     /// The environment of this deployment; API keys of the other one are refused.
@@ -88,6 +90,7 @@ impl Config {
         let admin_listen = root.value("admin_listen", Listen(SocketAddr::from(([127, 0, 0, 1], 9902))));
         let admin_hosts = root.list("admin_hosts");
         let database = read_location(&root, "data/orders/orders.db");
+        let create_database = root.flag("create_database", true);
         let credential = root.required_secret("credential", CREDENTIAL_EXAMPLE, root.secret("credential"));
         let environment = root.value("environment", Environment::Live);
         let control_plane = Peer::read(&root.section("events"), CONTROL_PLANE);
@@ -113,6 +116,7 @@ impl Config {
                 admin_listen: admin_listen?.0,
                 admin_hosts: admin_hosts?,
                 database,
+                create_database: create_database?,
                 credential: credential?,
                 environment: environment?,
                 control_plane: control_plane?,
@@ -219,6 +223,7 @@ mod tests {
             admin_listen,
             admin_hosts,
             database,
+            create_database,
             credential: _,
             environment,
             control_plane,
@@ -238,6 +243,7 @@ mod tests {
         assert_eq!(config.admin_listen, admin_listen);
         assert_eq!(format!("{:?}", config.admin_hosts), format!("{admin_hosts:?}"));
         assert_eq!(format!("{:?}", config.database), format!("{database:?}"));
+        assert_eq!(config.create_database, create_database);
         assert_eq!(config.environment, environment);
         assert_eq!(config.control_plane, control_plane);
         assert!([config.tls, tls, config.internal_tls, internal_tls].iter().all(Option::is_none));

@@ -31,7 +31,7 @@ pub(crate) enum Failure {
     #[error("the control plane answered {0}")]
     Refused(StatusCode),
     /// The store of this service failed.
-    #[error("the store failed: {0}")]
+    #[error("the database failed: {0}")]
     Store(#[from] StoreError),
 }
 

@@ -3,8 +3,10 @@
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use chassis::guard::GuardCode;
 use chassis::refusal::Refusal;
 use contract::error::ErrorBody;
+use contract::rejection::CodeEntry;
 
 use crate::order::{ShipError, Status};
 use crate::store::{ChangeError, FaultKind, StoreError};
@@ -13,64 +15,63 @@ contract::catalogue! {
     /// One refusal of this service.
     pub(crate) enum Code {
         /// A query parameter of `/v2` is unknown, repeated or out of bounds.
-        InvalidParameter = 400 "invalid_parameter" "A query parameter is not valid.";
+        InvalidParameter = 400 "invalid_parameter" "A query parameter is not valid.", Client;
         /// The cursor is invalid.
-        InvalidCursor = 400 "invalid_cursor" "Invalid cursor. Use the next link, or start without a cursor.";
+        InvalidCursor = 400 "invalid_cursor" "Invalid cursor. Use the next link, or start without a cursor.", Client;
         /// The body is not the JSON the operation takes.
-        InvalidBody = 400 "invalid_body" "The body is not the JSON object this operation takes.";
+        InvalidBody = 400 "invalid_body" "The body is not the JSON object this operation takes.", Client;
         /// The `Idempotency-Key` is empty, too long or repeated.
-        InvalidIdempotencyKey = 400 "invalid_idempotency_key" "Send one Idempotency-Key of 1 to 255 visible ASCII characters.";
+        InvalidIdempotencyKey = 400 "invalid_idempotency_key" "Send one Idempotency-Key of 1 to 255 visible ASCII characters.", Client;
         /// A line of an import is invalid; nothing was imported.
-        ImportFailed = 400 "import_failed" "The import failed; nothing was imported.";
+        ImportFailed = 400 "import_failed" "The import failed; nothing was imported.", Platform;
         /// A key of staging in production, or the other way round.
-        WrongEnvironment = 401 "wrong_environment" "This API key belongs to another deployment. Use a key of this one.";
+        WrongEnvironment = 401 "wrong_environment" "This API key belongs to another deployment. Use a key of this one.", Client;
         /// The key lacks the operation's scope.
-        InsufficientScope = 403 "insufficient_scope" "This API key lacks a required scope.";
+        InsufficientScope = 403 "insufficient_scope" "This API key lacks a required scope.", Client;
         /// The key belongs to another project than the site.
-        WrongProject = 403 "wrong_project" "This API key belongs to another project.";
+        WrongProject = 403 "wrong_project" "This API key belongs to another project.", Client;
         /// No operation has this path.
-        NotFound = 404 "not_found" "There is nothing at this path.";
+        NotFound = 404 "not_found" "There is nothing at this path.", Client;
         /// The project has no order with this id.
-        OrderNotFound = 404 "order_not_found" "There is no order with this id.";
+        OrderNotFound = 404 "order_not_found" "There is no order with this id.", Client;
         /// No order of the project is for this pet.
-        PetNotFound = 404 "pet_not_found" "There is no pet with this id in the orders of this store.";
+        PetNotFound = 404 "pet_not_found" "There is no pet with this id in the orders of this store.", Client;
         /// The path exists, the method does not.
-        MethodNotAllowed = 405 "method_not_allowed" "The method is not allowed here; the Allow header lists those that are.";
+        MethodNotAllowed = 405 "method_not_allowed" "The method is not allowed here; the Allow header lists those that are.", Client;
         /// The body did not arrive in time.
-        RequestTimeout = 408 "request_timeout" "The body did not arrive in time. Send the request again.";
+        RequestTimeout = 408 "request_timeout" "The body did not arrive in time. Send the request again.", Client;
         /// Only a pending order can be cancelled or shipped; this one has shipped.
-        OrderAlreadyShipped = 409 "order_already_shipped" "The order has already shipped.";
+        OrderAlreadyShipped = 409 "order_already_shipped" "The order has already shipped.", Client;
         /// Only a pending order can be cancelled or shipped; this one is cancelled.
-        OrderAlreadyCancelled = 409 "order_already_cancelled" "The order is already cancelled.";
+        OrderAlreadyCancelled = 409 "order_already_cancelled" "The order is already cancelled.", Client;
         /// An import of another client is in progress.
-        ImportInProgress = 409 "import_in_progress" "Another import is in progress. Try again when it is done.";
+        ImportInProgress = 409 "import_in_progress" "Another import is in progress. Try again when it is done.", Platform;
         /// The project has an order with the largest id that JSON clients can represent.
-        OrderIdsExhausted = 409 "order_ids_exhausted" "The project has an order with the largest allowed id (9007199254740991); no order can be added.";
+        OrderIdsExhausted = 409 "order_ids_exhausted" "The project has an order with the largest allowed id (9007199254740991); no order can be added.", Customer;
         /// The operation is past its sunset date.
-        EndpointSunset = 410 "endpoint_sunset" "This operation has been removed. The Link header names the page that explains it.";
+        EndpointSunset = 410 "endpoint_sunset" "This operation has been removed. The Link header names the page that explains it.", Client;
         /// The body is larger than the operation takes.
-        BodyTooLarge = 413 "body_too_large" "The request body is too large.";
+        BodyTooLarge = 413 "body_too_large" "The request body is too large.", Client;
         /// The import has more lines or bytes than one import may have; nothing was imported.
-        ImportTooLarge = 413 "import_too_large" "The import is too large; nothing was imported. Split it.";
+        ImportTooLarge = 413 "import_too_large" "The import is too large; nothing was imported. Split it.", Platform;
         /// The Content-Type of the body is not JSON.
-        UnsupportedMediaType = 415 "unsupported_media_type" "Send the body as Content-Type: application/json.";
+        UnsupportedMediaType = 415 "unsupported_media_type" "Send the body as Content-Type: application/json.", Client;
         /// The idempotency key was used for another request.
-        IdempotencyKeyReused = 409 "idempotency_key_reused" "This Idempotency-Key was used for a different request. Use a new one.";
+        IdempotencyKeyReused = 409 "idempotency_key_reused" "This Idempotency-Key was used for a different request. Use a new one.", Client;
         /// A fault of this service.
-        InternalError = 500 "internal_error" "The service failed to process the request. Its log has the reason.";
+        InternalError = 500 "internal_error" "The service failed to process the request. Its log has the reason.", Platform;
         /// The control plane did not answer whether the project exists.
-        ControlPlaneUnavailable = 503 "control_plane_unavailable" "Nothing was imported: the control plane is unreachable, so the project could not be checked.";
+        ControlPlaneUnavailable = 503 "control_plane_unavailable" "Nothing was imported: the control plane is unreachable, so the project could not be checked.", Platform;
         /// The store failed for the moment.
-        StorageUnavailable = 503 "storage_unavailable" "The store is unavailable. Repeat the request shortly.";
+        StorageUnavailable = 503 "storage_unavailable" "The store is unavailable. Repeat the request shortly.", Platform;
         /// No space left on the disk.
-        StorageFull = 503 "storage_full" "The store's disk is full; nothing was changed. Reading still works.";
+        StorageFull = 503 "storage_full" "The store's disk is full; nothing was changed. Reading still works.", Platform;
     }
 }
 
-/// Every error code of this service with its HTTP status. Each has a heading in `docs/reference/errors.md`.
-pub fn catalogue() -> impl Iterator<Item = (&'static str, u16)> {
-    let guards = [(chassis::guard::IDENTITY_REQUIRED, 401), (chassis::guard::TOKEN_REQUIRED, 401)];
-    guards.into_iter().chain(Code::ALL.iter().map(|code| (code.code(), code.status())))
+/// Every code of this service. Each has a heading in `docs/reference/errors.md`.
+pub fn catalogue() -> impl Iterator<Item = CodeEntry> {
+    GuardCode::entries().chain(Code::entries())
 }
 
 impl Code {
@@ -153,11 +154,11 @@ mod tests {
 
     #[test]
     fn codes_are_unique_and_statuses_are_refusals() {
-        let mut codes: Vec<_> = catalogue().map(|(code, _)| code).collect();
+        let mut codes: Vec<_> = catalogue().map(|entry| entry.code).collect();
         codes.sort_unstable();
         codes.dedup();
         assert_eq!(codes.len(), catalogue().count());
-        assert!(catalogue().all(|(_, status)| (400..600).contains(&status)));
+        assert!(catalogue().all(|entry| (400..600).contains(&entry.status)));
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub enum ImportFailure {
     #[error("unknown project")]
     NoProject,
     /// The sender stopped or the connection broke.
-    #[error("the lines could not be read: {0}")]
+    #[error("cannot read the lines: {0}")]
     Broken(String),
     /// The store failed.
     #[error(transparent)]

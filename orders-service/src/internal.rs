@@ -134,7 +134,7 @@ fn import_refusal(failure: ImportFailure) -> ApiError {
             Refusal::new(code.status(), code.code(), message).with_details(details).into()
         }
         ImportFailure::Broken(reason) => {
-            Code::ImportFailed.because(format!("Nothing was imported. The lines could not be read: {reason}"))
+            Code::ImportFailed.because(format!("Nothing was imported. Cannot read the lines: {reason}"))
         }
         ImportFailure::TooLarge => {
             Code::ImportTooLarge.because(format!("Nothing was imported. {}", capitalised(&failure.to_string())))
@@ -160,7 +160,7 @@ async fn export(
     let first = lines.next().await.transpose()?;
     let rest = lines.inspect(|piece| {
         if let Err(error) = piece {
-            tracing::error!(kind = error.kind.as_str(), %error, "ended an export early: the store failed");
+            tracing::error!(kind = error.kind.as_str(), %error, "ended an export early: the database failed");
         }
     });
     let body = Body::from_stream(futures_util::stream::iter(first.map(Ok)).chain(rest));

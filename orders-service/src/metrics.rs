@@ -24,7 +24,8 @@ pub(crate) struct Metrics {
     pub(crate) events_oldest: IntGauge,
     /// Time at which the control plane last confirmed the trusted keys, in seconds.
     pub(crate) trust_confirmed: IntGauge,
-    /// The newest fault of the store, for the operators' status.
+    /// The newest fault of the store, for the operators' status; a change that succeeds ends it, unless the data is
+    /// damaged.
     pub(crate) last_trouble: Arc<Mutex<Option<(FaultKind, UnixMillis)>>>,
 }
 

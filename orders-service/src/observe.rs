@@ -10,7 +10,7 @@ use std::sync::Arc;
 use chassis::clock::Clock;
 
 use crate::metrics::{self, Metrics, OTHER};
-use crate::store::StoreError;
+use crate::store::{FaultKind, StoreError};
 
 /// The middleware's state.
 #[derive(Clone)]
@@ -37,7 +37,13 @@ pub(crate) async fn observe(State(observer): State<Observer>, request: Request, 
     if let Some(error) = response.extensions().get::<StoreError>() {
         metrics.store_errors.with_label_values(&[error.kind.as_str()]).inc();
         *metrics.last_trouble.lock() = Some((error.kind, observer.clock.now()));
-        tracing::error!(request.id = request_id, operation, kind = error.kind.as_str(), %error, "the store failed");
+        tracing::error!(
+            request.id = request_id, operation, kind = error.kind.as_str(), %error,
+            "the database failed; refused the request"
+        );
+    } else if response.status().is_success() && !method.is_safe() {
+        // It was written.
+        metrics.last_trouble.lock().take_if(|(kind, _)| *kind != FaultKind::Corrupt);
     }
     tracing::debug!(
         request.id = request_id,

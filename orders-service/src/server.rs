@@ -33,6 +33,9 @@ const INTERNAL_CONNECTIONS_MAX: usize = 64;
 /// # Errors
 /// If the database cannot be opened or an address is in use.
 pub async fn start(config: Config, clock: Arc<dyn Clock>, shutdown: Shutdown) -> anyhow::Result<Running> {
+    if !config.create_database {
+        sql::Database::must_exist(&config.database).await?;
+    }
     let orders = Orders::open(&config.database).await?;
     start_with(config, orders, clock, shutdown).await
 }

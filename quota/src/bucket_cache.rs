@@ -86,6 +86,8 @@ pub(super) struct BucketCache {
     hasher: RandomState,
     /// Buckets about which the store must receive a statement. Each is queued once.
     watched: Mutex<VecDeque<Arc<CachedBucket>>>,
+    /// Held while buckets are taken out of the queue and put back.
+    sweeping: Mutex<()>,
 }
 
 impl BucketCache {
@@ -97,6 +99,7 @@ impl BucketCache {
             shard_max: buckets_max.div_ceil(SHARDS).max(1),
             hasher: RandomState::new(),
             watched: Mutex::default(),
+            sweeping: Mutex::default(),
         }
     }
 
@@ -133,8 +136,9 @@ impl BucketCache {
         shard.insert(project.clone(), cached);
     }
 
-    /// The buckets about which the store must receive a statement.
+    /// The buckets about which the store must receive a statement: all of them, also during a sweep.
     pub(super) fn watched(&self) -> Vec<Arc<CachedBucket>> {
+        let _between_sweeps = self.sweeping.lock();
         self.watched.lock().iter().cloned().collect()
     }
 
@@ -172,10 +176,17 @@ impl BucketCache {
         }
     }
 
-    /// Takes the queue. Callers must queue buckets again that still need a statement.
-    pub(super) fn take_watched(&self) -> Vec<Arc<CachedBucket>> {
+    /// Removes the buckets from the queue for which `owes` is false. Callers of [`Self::watch`] do not wait meanwhile.
+    pub(super) fn sweep(&self, owes: impl Fn(&Arc<CachedBucket>) -> bool) {
+        let _sweeping = self.sweeping.lock();
         let buckets = std::mem::take(&mut *self.watched.lock());
-        buckets.into_iter().inspect(|cached| cached.watched.store(false, Ordering::Release)).collect()
+        for cached in buckets {
+            // First: a task that changes the bucket from here on queues it again.
+            cached.watched.store(false, Ordering::Release);
+            if owes(&cached) {
+                self.watch(&cached);
+            }
+        }
     }
 
     /// Drops idle buckets that need no statement, up to an eighth of the shard, so that a full shard is not searched

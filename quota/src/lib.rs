@@ -99,6 +99,10 @@ struct Inner {
     /// The breaker's state for the hot path: whether the last call failed, and whether the breaker is open.
     store_fails: AtomicBool,
     store_is_gone: AtomicBool,
+    /// The store has no memory left.
+    store_is_full: AtomicBool,
+    /// The last failure of the store, and its time on the monotonic clock.
+    outage: Mutex<Option<(StoreOutage, Duration)>>,
     /// The store's clock: bans end by the same clock on every node. Never set for a store without its own clock.
     store_clock: ForeignClock,
     /// The nodes that share the limits.
@@ -109,6 +113,8 @@ struct Inner {
     undelivered: Mutex<HashMap<KeyId, Notification>>,
     /// A task is delivering them.
     delivering: AtomicBool,
+    /// The last delivery failed.
+    delivery_failed: AtomicBool,
     /// The incarnation of the store's data, once known.
     incarnation: AtomicU64,
     store_was_reached: AtomicBool,
@@ -130,11 +136,14 @@ impl Quota {
             breaker: Mutex::default(),
             store_fails: AtomicBool::new(false),
             store_is_gone: AtomicBool::new(false),
+            store_is_full: AtomicBool::new(false),
+            outage: Mutex::default(),
             store_clock: ForeignClock::default(),
             fleet: Mutex::new(KnownFleet::new(settings.fleet)),
             count_at: AtomicU64::new(0),
             undelivered: Mutex::default(),
             delivering: AtomicBool::new(false),
+            delivery_failed: AtomicBool::new(false),
             incarnation: AtomicU64::new(0),
             store_was_reached: AtomicBool::new(false),
             store,
@@ -224,6 +233,11 @@ impl Quota {
     /// it.
     pub fn place(&self) -> u64 {
         self.0.cache.me().place
+    }
+
+    /// Why the store does not work now; `None` if it does.
+    pub fn trouble(&self) -> Option<StoreOutage> {
+        self.0.trouble()
     }
 
     /// How requests are counted now.

@@ -20,6 +20,8 @@ use super::{HEARTBEAT, Inner, Quota};
 const COUNT_MILLIS_PER_NODE: u64 = 10;
 /// The longest pause, well below the silence after which a node is no longer counted.
 const COUNT_MILLIS_MAX: u64 = 1_000;
+/// How long an error that the store returned is shown: longer than the pause between two calls that return it.
+const TROUBLE_SHOWN: Duration = Duration::from_millis(2 * COUNT_MILLIS_MAX);
 /// Concurrent statements when many buckets need one.
 const STATEMENTS_AT_ONCE: usize = 64;
 /// The longest time for handing back all units at shutdown. Units not handed back by then stay charged.
@@ -64,7 +66,9 @@ impl Quota {
             }
         });
         if tokio::time::timeout(HAND_BACK_BUDGET, all).await.is_err() {
-            tracing::warn!("could not hand back all units to the quota store; they stay charged");
+            tracing::warn!(
+                "cannot return all unused units to the quota store in time; they stay charged until their windows end"
+            );
         }
     }
 }
@@ -73,6 +77,17 @@ impl Inner {
     /// The nodes that share the limits during an outage of the store; `None` while unknown.
     pub(super) fn fleet(&self) -> Option<Fleet> {
         self.fleet.lock().known(self.clock.monotonic())
+    }
+
+    /// Why the store does not work: while it counts as unavailable, and while it answers calls with errors.
+    pub(super) fn trouble(&self) -> Option<StoreOutage> {
+        if self.store_is_full.load(Ordering::Relaxed) && !self.store_is_gone.load(Ordering::Relaxed) {
+            return Some(StoreOutage::Refused("OOM: its memory is full".to_owned()));
+        }
+        let (outage, at) = self.outage.lock().clone()?;
+        let is_recent = self.clock.monotonic().saturating_sub(at) <= TROUBLE_SHOWN;
+        let answers_with_errors = is_recent && matches!(outage, StoreOutage::Refused(_));
+        (answers_with_errors || self.store_is_gone.load(Ordering::Relaxed)).then_some(outage)
     }
 
     /// Whether this node is known to be the only one.
@@ -101,7 +116,10 @@ impl Inner {
                 self.note_incarnation(executed.incarnation);
             }
             Ok(Reply::Stale | Reply::Displaced | Reply::Evicted | Reply::Crowded) => self.note_life(true),
-            Err(outage) if outage.is_of_the_store() => self.note_life(false),
+            Err(outage) if outage.is_of_the_store() => {
+                self.note_outage(outage);
+                self.note_life(false);
+            }
             Err(_) => {}
         }
     }
@@ -113,11 +131,22 @@ impl Inner {
                 if let Some(fleet) = heartbeat.fleet {
                     self.fleet.lock().count(fleet);
                 }
+                if let Some(full) = heartbeat.full {
+                    self.store_is_full.store(full, Ordering::Relaxed);
+                }
                 self.note_life(true);
                 self.note_incarnation(heartbeat.incarnation);
             }
-            Err(outage) => self.note_life(!outage.is_of_the_store()),
+            Err(outage) => {
+                self.note_outage(outage);
+                self.note_life(!outage.is_of_the_store());
+            }
         }
+    }
+
+    /// Records why the store failed, for operators.
+    pub(super) fn note_outage(&self, outage: &StoreOutage) {
+        *self.outage.lock() = Some((outage.clone(), self.clock.monotonic()));
     }
 
     fn note_clock(&self, now: UnixMillis) {
@@ -140,7 +169,14 @@ impl Inner {
         match change {
             BreakerChange::None => {}
             BreakerChange::Opened => {
-                tracing::warn!(mode = self.settings.on_store_down.as_str(), "lost the quota store");
+                let outage = self.outage.lock().as_ref().map(|(outage, _)| outage.clone());
+                let outage = outage.unwrap_or(StoreOutage::TimedOut);
+                tracing::warn!(
+                    mode = self.settings.on_store_down.as_str(),
+                    reason = %outage,
+                    what_to_do = outage.remedy(),
+                    "lost the quota store"
+                );
             }
             BreakerChange::Closed => {
                 tracing::info!("reconnected to the quota store");
@@ -185,20 +221,18 @@ impl Inner {
         });
     }
 
-    fn hand_back_idle(self: &Arc<Self>) {
+    pub(super) fn hand_back_idle(self: &Arc<Self>) {
         let now = self.clock.monotonic();
-        for cached in self.cache.take_watched() {
+        self.cache.sweep(|cached| {
             let (owes, idle) = {
                 let state = cached.lock();
                 (state.bucket.owes(), state.bucket.wants_hand_back(now))
             };
             if idle {
-                self.state_in_background(&cached, Purpose::HandBack);
+                self.state_in_background(cached, Purpose::HandBack);
             }
-            if owes {
-                self.cache.watch(&cached);
-            }
-        }
+            owes
+        });
     }
 
     /// Sends a statement and reads the answer.

@@ -60,7 +60,8 @@ impl Quota {
                         if pause == READ_AGAIN_MIN {
                             tracing::warn!(
                                 reason = %outage,
-                                "could not read the bans of other gateways; trying again, meanwhile keys that they banned are admitted here"
+                                "cannot read the bans of other gateways; retrying. Until then, keys that they banned \
+                                 are admitted here"
                             );
                         }
                         read_at = Instant::now() + pause;
@@ -107,7 +108,7 @@ impl Quota {
             }
             let over: Vec<StoredNotification> = part.into_iter().filter(is_over).collect();
             if let Err(outage) = self.0.store.forget_notifications(&over).await {
-                tracing::debug!(reason = %outage, "could not remove expired bans; trying again");
+                tracing::debug!(reason = %outage, "cannot remove expired bans; retrying");
             }
             if next == 0 {
                 return Ok(());
@@ -168,8 +169,18 @@ impl Inner {
         let inner = Arc::clone(self);
         runtime.spawn(async move {
             while let Some((key, notification)) = inner.next_undelivered() {
-                if let Err(outage) = inner.send_notification(&notification).await {
-                    tracing::debug!(api_key.id = %key, reason = %outage, "could not announce a ban; retrying");
+                let sent = inner.send_notification(&notification).await;
+                let failed_before = inner.delivery_failed.swap(sent.is_err(), Ordering::AcqRel);
+                if let Err(outage) = sent {
+                    inner.note_outage(&outage);
+                    if !failed_before {
+                        tracing::warn!(
+                            api_key.id = %key,
+                            reason = %outage,
+                            what_to_do = outage.remedy(),
+                            "cannot announce a ban to the other gateways; retrying, and until then they admit the key"
+                        );
+                    }
                     break;
                 }
                 // A newer notification about the same key is still undelivered.

@@ -28,16 +28,16 @@ pub enum StoreOutage {
     #[error("the quota store did not answer in time")]
     TimedOut,
     /// No connection, or the connection broke.
-    #[error("the quota store cannot be reached: {0}")]
+    #[error("cannot reach the quota store: {0}")]
     Unreachable(String),
     /// An unusable answer: read-only, out of memory, wrong password, a foreign reply.
     #[error("the quota store returned an error: {0}")]
     Refused(String),
     /// The server with this bucket cannot be reached; others can.
-    #[error("the server that counts this project cannot be reached")]
+    #[error("cannot reach the server of the quota store that counts this project")]
     Part,
     /// The bucket is being moved to this server, `host:port`.
-    #[error("the server that counts this project is being changed to {0}")]
+    #[error("the quota store is moving the counts of this project to {0}")]
     Moving(String),
     /// The store has no room for another bucket. It works; this bucket is not counted.
     #[error("the quota store has no room for another bucket")]
@@ -58,6 +58,20 @@ impl StoreOutage {
     pub const fn is_of_the_store(&self) -> bool {
         !matches!(self, Self::Full | Self::Part | Self::Moving(_))
     }
+
+    /// What an operator has to do about it.
+    pub fn remedy(&self) -> &'static str {
+        let Self::Refused(reason) = self else {
+            return "start the quota store, or repair the network to it";
+        };
+        match reason.split(':').next().unwrap_or_default() {
+            "OOM" => "raise maxmemory of Redis, or give the quota store a Redis of its own",
+            "READONLY" => "make it the primary, or change quota.redis to the address of the primary",
+            "MISCONF" | "NOREPLICAS" => "free space on its disk, or connect its replicas; its log says which",
+            "NOAUTH" | "NOPERM" | "WRONGPASS" => "correct the user, its rights and the password under quota.redis",
+            _ => "see the log of the quota store",
+        }
+    }
 }
 
 /// The answer to a heartbeat.
@@ -69,6 +83,8 @@ pub struct HeartbeatReply {
     pub now: UnixMillis,
     /// The fleet, if it was counted.
     pub fleet: Option<Fleet>,
+    /// Whether the store has memory left; `None` if the heartbeat did not find out.
+    pub full: Option<bool>,
 }
 
 /// The gateway nodes that share a quota.

@@ -130,7 +130,7 @@ async fn remaining_falls_by_exactly_one_per_request_and_then_the_minute_refuses(
 
 // rule: 8.1, 8.9
 #[tokio::test]
-async fn the_next_minute_starts_full_and_the_day_goes_on() {
+async fn the_next_minute_starts_full_and_the_day_continues() {
     let (quota, clock, _store) = embedded();
     let limits = limits(2, 5);
     let mut admitted = 0;

@@ -97,10 +97,7 @@ impl Replica {
     /// Ends an acceptance that does not match the database.
     pub(super) fn end_acceptance(&self, why: &'static str) {
         self.acceptance.send_replace(Acceptance::None);
-        tracing::warn!(
-            why,
-            "did not apply the state that an operator accepted; if it is still right, run `tollhouse node accept` again"
-        );
+        tracing::warn!(why, "did not apply the accepted state. To accept the present one, run `tollhouse node accept`");
     }
 
     /// Whether an accepted state has not arrived yet.

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_but_a_good_file_is_set_aside_and_replaces_the_earlier_one() {
+    fn damaged_and_special_files_are_renamed_over_the_earlier_copy() {
         for before in KINDS {
             for kind in KINDS {
                 let directory = tempfile::tempdir().unwrap();

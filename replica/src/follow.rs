@@ -101,7 +101,7 @@ impl Follower {
             gateway = self.gateway.load().as_deref(),
             node = self.node,
             error = format!("{error:#}"),
-            "could not tell the control plane that this gateway has stopped; removals wait for it until a gateway starts \
+            "cannot tell the control plane that this gateway has stopped; removals wait for it until a gateway starts \
              with this data directory, its credential is revoked, or 24 hours have passed"
         );
     }
@@ -335,7 +335,7 @@ impl Follower {
         let reported = self.send_report(client, applied, false).await;
         if let Err(error) = &reported {
             // The next heartbeat reports again.
-            tracing::debug!(error = format!("{error:#}"), "could not report the applied revision");
+            tracing::debug!(error = format!("{error:#}"), "cannot report the applied revision");
         }
         reported.is_ok()
     }
@@ -353,6 +353,7 @@ impl Follower {
             mark: applied.map(|applied| applied.mark),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             goodbye,
+            unserved: self.replica.unserved.take(),
         };
         let request = client.post(self.control.at("/internal/edge/nodes")).bearer_auth(&*self.token.to_token());
         request.timeout(REPORT_MAX).json(&report).send().await?.error_for_status()?;

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn absence_is_asked_again() {
+    fn an_absent_entry_is_read_again() {
         let hot: Hot<u8, &str> = Hot::new(10);
         assert!(hot.get(&1, || None).is_none());
         assert_eq!(hot.get(&1, || Some("now")).as_deref(), Some(&"now"));

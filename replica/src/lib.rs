@@ -10,6 +10,7 @@
 
 pub mod damage;
 mod tls;
+mod unserved;
 mod validate;
 mod file;
 mod hot;
@@ -42,6 +43,7 @@ use self::hot::Hot;
 use self::registration::Registration;
 pub use self::registration::Unregistered;
 pub use self::tls::CertificateOpener;
+pub use self::unserved::UnservedNames;
 pub use self::validate::Invalid;
 pub use self::validate::Unusable;
 
@@ -128,6 +130,8 @@ pub struct Replica {
     /// Why the control plane's state is refused at present.
     refusal: Mutex<Option<Refused>>,
     registration: Registration,
+    /// Names of handshakes without a certificate, for the next report.
+    pub unserved: UnservedNames,
 }
 
 /// Below this number of hostnames, a snapshot may have less than half of them.
@@ -157,6 +161,7 @@ impl Replica {
             acceptance: watch::channel(Acceptance::None).0,
             refusal: Mutex::default(),
             registration,
+            unserved: UnservedNames::default(),
         })
     }
 
@@ -202,7 +207,10 @@ impl Replica {
             match self.opener.open(&bundle) {
                 Ok(certified) => Some(certified),
                 Err(error) => {
-                    tracing::error!(%hostname, error = format!("{error:#}"), "cannot use a stored certificate");
+                    tracing::error!(
+                        %hostname, error = format!("{error:#}"),
+                        "cannot use a stored certificate; refusing handshakes for its hostname"
+                    );
                     None
                 }
             }

@@ -89,7 +89,7 @@ impl Replica {
                 // If this process crashes, the next one waits unnecessarily.
                 Err(error) => tracing::warn!(
                     error = format!("{error:#}"),
-                    "cannot record in the replica's file that the control plane was reached; trying again"
+                    "cannot record in the replica's file that the control plane was reached; retrying"
                 ),
             }
         }

@@ -74,8 +74,8 @@ fn changes_are_seen_at_once_and_survive_a_restart() {
 }
 
 #[test]
-fn what_was_applied_is_there_after_a_power_failure() {
-    let left = power::fails_after("tests::what_was_applied_is_there_after_a_power_failure", |directory| {
+fn applied_changes_survive_a_power_failure() {
+    let left = power::fails_after("tests::applied_changes_survive_a_power_failure", |directory| {
         let replica = replica(&directory.join("data"));
         replica.replace(&[project("a", Plan::Free)], at(5)).unwrap();
         for (revision, id) in (6..).zip(["b", "c", "d"]) {
@@ -237,7 +237,7 @@ fn accept(replica: &Replica, there: Position) {
 }
 
 #[test]
-fn an_acceptance_is_of_what_was_refused_and_ends() {
+fn an_acceptance_applies_to_the_refused_state_and_expires() {
     let directory = tempfile::tempdir().unwrap();
     let replica = replica(directory.path());
     replica.replace(&[site("a.example", "a")], at(9)).unwrap();
@@ -265,7 +265,7 @@ fn key(id: &str, digest: u8) -> Entity {
 }
 
 #[test]
-fn what_an_accepted_snapshot_brings_back_and_takes_away_is_told() {
+fn an_accepted_snapshot_reports_what_it_adds_and_removes() {
     let directory = tempfile::tempdir().unwrap();
     let replica = replica(directory.path());
     let stays = "key_aaaaaaaaaa234567";

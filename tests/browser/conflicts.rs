@@ -111,14 +111,14 @@ const REST_OF_THE_MATRIX: &[Case] = &[
         world: &["! quiet.test silent"],
         state: "Waiting for DNS",
         code: "DNS_TIMEOUT",
-        words: ["did not answer in time", "ask your DNS provider"],
+        words: ["The nameservers of shop.quiet.test do not answer.", "ask your DNS provider"],
     },
     Case {
         name: "shop.broken.test",
         world: &["! broken.test servfail"],
         state: "Waiting for DNS",
         code: "DNS_SERVFAIL",
-        words: ["reported a failure", "ask your DNS provider"],
+        words: ["give resolvers no usable answer", "ask your DNS provider"],
     },
     Case {
         name: "shop.lame.test",
@@ -189,16 +189,18 @@ async fn the_other_conflicts_of_the_matrix_have_their_texts() {
     person.platform.dns("*.edge.tollhouse.localhost", "A", "240.0.0.1");
     person.platform.dns("shop.unreachable.test", "CNAME", target);
     add_to(&person, "/projects/demo-business/domains", "shop.unreachable.test").await;
-    browser.reads("You must act · CHALLENGE_UNREACHABLE").await;
-    browser.reads("Remove whatever stands between the name and us").await;
-    browser.reads("The certificate authority could not reach us under shop.unreachable.test.").await;
+    browser.reads("We must act · EDGE_UNAVAILABLE").await;
+    browser.reads("No action is needed: we try again automatically.").await;
+    browser
+        .reads("Our gateways cannot be reached, so the certificate authority cannot check shop.unreachable.test.")
+        .await;
     // The authority's text depends on this machine's network; it names the address.
     let said = "const words = ['240.0.0.1'];
         return [...document.querySelectorAll('.problem dd code')]
             .some((one) => words.every((some) => one.innerText.includes(some)))";
     let names_it = async || browser.run(said).await.as_bool().unwrap();
     browser.until("what the authority says names the address", names_it).await;
-    browser.reads("Failed, will be tried again").await;
+    browser.reads("Waiting").await;
     person.inspect("domain-unreachable").await;
 }
 

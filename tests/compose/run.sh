@@ -337,20 +337,20 @@ may_reach domains-service 'orders-service:(7001|7004|9902)' postgres:5432 promet
 may_reach prometheus 'gateway-[12]:(8080|8443|9901)' "$services_ports" 'balancer:(8080|8443|8404)'
 may_reach redis
 may_reach postgres
-# A backend of an operator's own.
-backend=$("$engine" run -d --label "com.docker.compose.project=$project" --name "$project-backend" --network "${project}_backends" \
+# An upstream of an operator's own.
+upstream=$("$engine" run -d --label "com.docker.compose.project=$project" --name "$project-upstream" --network "${project}_upstreams" \
     --entrypoint sleep "$("$engine" inspect --format '{{.Config.Image}}' "$(container redis)")" 86400)
-backend_pid=$("$engine" inspect --format '{{.State.Pid}}' "$backend")
-reached=$(reached_from "$backend_pid" <"$work/doors")
-[ -z "$reached" ] || fail "a backend of one's own reaches $reached"
-address=$(nsenter -t "$backend_pid" -n ip -o -4 addr show scope global | awk '{ sub("/.*", "", $4); print $4 }')
-nsenter -t "$backend_pid" -n python3 -m http.server --bind "$address" 9000 --directory "$work" >/dev/null 2>&1 &
+upstream_pid=$("$engine" inspect --format '{{.State.Pid}}' "$upstream")
+reached=$(reached_from "$upstream_pid" <"$work/doors")
+[ -z "$reached" ] || fail "an upstream of one's own reaches $reached"
+address=$(nsenter -t "$upstream_pid" -n ip -o -4 addr show scope global | awk '{ sub("/.*", "", $4); print $4 }')
+nsenter -t "$upstream_pid" -n python3 -m http.server --bind "$address" 9000 --directory "$work" >/dev/null 2>&1 &
 listening=$!
-backend_is_reached() { [ "$(printf 'backend %s 9000\n' "$address" | reached_from "$(pid_of gateway-1)")" = backend:9000 ]; }
-within 10 'the gateways reach a backend' backend_is_reached
+upstream_is_reached() { [ "$(printf 'upstream %s 9000\n' "$address" | reached_from "$(pid_of gateway-1)")" = upstream:9000 ]; }
+within 10 'the gateways reach an upstream' upstream_is_reached
 kill "$listening"
 wait "$listening" 2>/dev/null || true
-"$engine" rm -f "$backend" >/dev/null
+"$engine" rm -f "$upstream" >/dev/null
 
 step 'Demo: a request through TLS with a key'
 tollhouse ca >"$work/ca.pem"

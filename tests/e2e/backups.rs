@@ -269,14 +269,14 @@ async fn an_altered_backup_is_not_restored() {
     manifest["databases"]["domains"]["bytes"] = bytes.into();
     manifest["databases"]["domains"]["sha256"] = sha256.into();
     std::fs::write(&list, manifest.to_string()).unwrap();
-    refused("is not what this platform signed");
+    refused("does not match its signature");
     let trusted = platform.command(&["restore", place.to_str().unwrap(), "--accept-unsigned"]);
     let said = String::from_utf8_lossy(&trusted.stderr).into_owned();
     assert!(!trusted.status.success() && said.contains("has a trigger (\"planted\")"), "{said}");
     std::fs::write(&list, &signed).unwrap();
     std::fs::write(&domains, &sound).unwrap();
     std::fs::rename(place.join("backup.json.sig"), place.join("aside")).unwrap();
-    refused("is not what this platform signed");
+    refused("does not match its signature");
     std::fs::rename(place.join("aside"), place.join("backup.json.sig")).unwrap();
     std::fs::remove_file(place.join("backup.json")).unwrap();
     refused("is not a complete backup");

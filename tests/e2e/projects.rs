@@ -163,6 +163,6 @@ async fn cors_and_hsts_are_settings_of_the_project() {
     assert_eq!(set("off")["cors"], "off");
     until("no origin may read", async || allowed().await.is_none()).await;
     assert_eq!(set("default")["cors"], Value::Null);
-    until("it is as the backend is set", async || allowed().await.as_deref() == Some("*")).await;
+    until("the setting of the upstream applies", async || allowed().await.as_deref() == Some("*")).await;
     assert!(said(&platform, &["project", "set", "acme", "--cors", "app.example"]).contains("https://app.example"));
 }

@@ -107,6 +107,25 @@ async fn a_start_without_demo_json_succeeds_and_keeps_the_demo() {
 }
 
 #[test]
+fn a_start_after_the_first_makes_no_new_database_in_place_of_a_lost_one() {
+    let data = tempfile::tempdir().unwrap();
+    let (process, _) = greeted(data.path(), &["--no-demo"]);
+    stop(process);
+    for database in ["orders/orders.sqlite", "domains/domains.sqlite"] {
+        let (file, aside) = (data.path().join(database), data.path().join("aside"));
+        std::fs::rename(&file, &aside).unwrap();
+        let mut refused = up(data.path(), &["--no-demo"]);
+        let mut words = String::new();
+        refused.stderr.take().unwrap().read_to_string(&mut words).unwrap();
+        assert!(!refused.wait().unwrap().success() && !file.exists());
+        assert!(words.contains(database) && words.contains("create_database is false"), "{words}");
+        std::fs::rename(&aside, &file).unwrap();
+    }
+    let (process, _) = greeted(data.path(), &["--no-demo"]);
+    stop(process);
+}
+
+#[test]
 fn staging_and_production_have_separate_keys() {
     let (production, staging) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (live, _) = greeted(production.path(), &["--no-demo"]);

@@ -73,6 +73,7 @@ fn every_map_and_shared_list_in_memory_has_its_bound() {
         "orders-service/src/",
         "quota/src/",
         "replica/src/",
+        "upstreams/src/",
         "verification/src/",
     ];
     let of_tests = ["/tests", "fakes", "trial", "fuzzing"];

@@ -1,48 +1,57 @@
-//! Every error code has a heading with its status in `docs/reference/errors.md`, and every heading has a code.
+//! The catalogues of codes, and what the documentation says about them: `docs/reference/errors.md` has a heading with
+//! status and party for each, `docs/reference/domain-problems.md` is the table of problems.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
-use contract::rejection::Rejection;
+use contract::rejection::{CodeEntry, Rejection};
+use domains_service::ProblemCode;
 
 use crate::tree;
 
-/// Every code with its status. A code of two processes has one meaning and one status.
-fn catalogues() -> BTreeSet<(String, u16)> {
-    let edge = Rejection::ALL.iter().map(|rejection| (rejection.code(), rejection.status()));
-    let services = orders_service::catalogue().chain(domains_service::catalogue());
-    edge.chain(services).map(|(code, status)| (code.to_owned(), status)).collect()
+/// The page with the problems of domains.
+const TABLE: &str = "docs/reference/domain-problems.md";
+
+/// Every code of every process.
+fn catalogues() -> impl Iterator<Item = CodeEntry> {
+    Rejection::entries().chain(orders_service::catalogue()).chain(domains_service::catalogue())
 }
 
-/// Every heading ``### `code` `` with the number its next line of text begins with.
-fn headings() -> Vec<(String, String)> {
+/// What a code means to a client: a code of two processes has one meaning, one status and one party.
+fn meanings() -> BTreeSet<(String, String, String)> {
+    catalogues().map(|entry| (entry.code.to_owned(), entry.status.to_string(), entry.blame.to_string())).collect()
+}
+
+/// Every heading ``### `code` `` with the status and the party that its next line of text begins with.
+fn headings() -> Vec<(String, String, String)> {
     let text = tree::read("docs/reference/errors.md");
     let mut lines = text.lines();
     let mut found = Vec::new();
     while let Some(line) = lines.next() {
         let Some(code) = line.strip_prefix("### `").and_then(|rest| rest.strip_suffix('`')) else { continue };
         let below = lines.find(|line| !line.is_empty()).unwrap_or_default();
-        found.push((code.to_owned(), below.split(' ').next().unwrap_or_default().to_owned()));
+        let (status, rest) = below.split_once(" · ").unwrap_or_default();
+        let party = rest.split('.').next().unwrap_or_default();
+        found.push((code.to_owned(), status.to_owned(), party.to_owned()));
     }
     found
 }
 
 #[test]
-fn a_code_has_one_status() {
-    let mut statuses: BTreeMap<String, Vec<u16>> = BTreeMap::new();
-    for (code, status) in catalogues() {
-        statuses.entry(code).or_default().push(status);
+fn a_code_has_one_status_and_one_party() {
+    let mut meant: BTreeMap<String, u32> = BTreeMap::new();
+    for (code, ..) in meanings() {
+        *meant.entry(code).or_default() += 1;
     }
-    statuses.retain(|_, statuses| statuses.len() > 1);
-    assert!(statuses.is_empty(), "these codes have several: {statuses:?}");
+    meant.retain(|_, meanings| *meanings > 1);
+    assert!(meant.is_empty(), "these codes have several: {meant:?}");
 }
 
 // rule: 7.2
 #[test]
 fn every_code_has_its_heading_and_every_heading_its_code() {
-    let expected: BTreeSet<(String, String)> =
-        catalogues().into_iter().map(|(code, status)| (code, status.to_string())).collect();
-    let headings = headings();
-    let found: BTreeSet<(String, String)> = headings.iter().cloned().collect();
+    let (expected, headings) = (meanings(), headings());
+    let found: BTreeSet<_> = headings.iter().cloned().collect();
     assert_eq!(found.len(), headings.len(), "a heading appears twice");
     let missing: Vec<_> = expected.difference(&found).collect();
     let unknown: Vec<_> = found.difference(&expected).collect();
@@ -50,4 +59,27 @@ fn every_code_has_its_heading_and_every_heading_its_code() {
         missing.is_empty() && unknown.is_empty(),
         "docs/reference/errors.md lacks {missing:?} and has {unknown:?}, which no catalogue knows"
     );
+}
+
+/// The page, as the catalogue has it.
+fn table() -> String {
+    let mut text = "# Problems of a domain\n\nGenerated from the catalogue in the sources. Each problem carries its own fix.\n\n\
+                    In `problems` of a domain. `you` is the owner of the domain, `us` the operator of the platform, `ca` the certificate authority. An `error`\n\
+                    blocks the domain, a `warning` does not. A single problem can differ: its own `who` and `severity` count.\n\n\
+                    | Code | Severity | Who must act | Cause |\n|---|---|---|---|\n"
+        .to_owned();
+    for code in ProblemCode::ALL {
+        text += &format!("| `{code}` | {} | {} | {} |\n", code.severity(), code.who(), code.cause());
+    }
+    text
+}
+
+#[test]
+fn the_table_of_domain_problems_is_that_of_the_catalogue() {
+    let table = table();
+    if tree::read(TABLE) != table {
+        let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join("domain-problems.md");
+        std::fs::write(&made, table).unwrap();
+        panic!("{TABLE} is not what the catalogue says: cp {} {TABLE}", made.display());
+    }
 }

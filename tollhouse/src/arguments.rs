@@ -49,9 +49,9 @@ pub struct Up {
     /// work as well. Repeatable; saved in the data directory.
     #[arg(long = "upstream", value_name = "NAME=URL")]
     pub upstreams: Vec<UpstreamArgument>,
-    /// Setting of such an upstream, for example `echo.first_byte_timeout=10m` or `echo.body_bytes_max=1073741824`: any
-    /// setting of `[upstreams.NAME]` in gateway.toml. Repeatable; saved in the data directory; an empty value removes
-    /// it.
+    /// Setting of such an upstream, for example `echo.first_byte_timeout=10m` or
+    /// `echo.tls.ca_certificate_file=shop-ca.pem`: any setting of `[upstreams.NAME]` in gateway.toml. Repeatable; saved
+    /// in the data directory; an empty value removes it.
     #[arg(long = "upstream-setting", value_name = "NAME.SETTING=VALUE")]
     pub upstream_settings: Vec<UpstreamSetting>,
     /// Do not create the demo projects on the first start.
@@ -133,7 +133,7 @@ impl std::str::FromStr for UpstreamArgument {
 pub struct UpstreamSetting {
     /// The upstream's name.
     pub name: UpstreamName,
-    /// Name of the setting.
+    /// Name of the setting. That of a setting in a table below begins with the table's name and a dot.
     pub setting: String,
     /// Value in TOML; `None` removes the setting.
     pub value: Option<String>,
@@ -147,8 +147,12 @@ impl std::str::FromStr for UpstreamSetting {
         let (place, value) = text.split_once('=').ok_or(form)?;
         let (name, setting) = place.split_once('.').ok_or(form)?;
         let name = name.parse().map_err(|error| format!("{name:?}: {error}"))?;
-        let is_setting = !setting.is_empty() && setting.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-        if !is_setting {
+        // Digits are in `http2`.
+        let is_word = |word: &str| {
+            word.starts_with(|first: char| first.is_ascii_lowercase())
+                && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+        };
+        if !setting.split('.').all(is_word) {
             return Err(format!("{setting:?} is not a valid name of a setting; {form}"));
         }
         if setting == "endpoints" {
@@ -182,7 +186,21 @@ mod tests {
             assert_eq!(read(text), Ok((setting.to_owned(), Some(value.to_owned()))), "{text}");
         }
         assert_eq!(read("echo.cors="), Ok(("cors".to_owned(), None)));
-        for wrong in ["echo", "echo=1", "echo.=1", "echo.a b=1", "echo.a.b=1", "echo.endpoints=x", "E cho.cors=open"] {
+        for name in ["ca_certificate_file", "http2"] {
+            let in_table = (format!("tls.{name}"), Some("\"x\"".to_owned()));
+            assert_eq!(read(&format!("echo.tls.{name}=x")), Ok(in_table));
+        }
+        for wrong in [
+            "echo",
+            "echo=1",
+            "echo.=1",
+            "echo.a b=1",
+            "echo.a..b=1",
+            "echo.a.=1",
+            "echo.2=1",
+            "echo.endpoints=x",
+            "E cho.cors=open",
+        ] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
     }

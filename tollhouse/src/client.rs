@@ -216,7 +216,7 @@ impl Client {
         if !body.is_null() {
             request = request.json(body);
         }
-        let response = request.send().await.context("the platform does not answer; is it running?")?;
+        let response = request.send().await.context("no response; is the process running?")?;
         let text = checked(response).await?.text().await?;
         if text.is_empty() { Ok(Value::Null) } else { Ok(serde_json::from_str(&text)?) }
     }

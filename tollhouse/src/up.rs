@@ -50,8 +50,16 @@ pub async fn run(common: &Common, options: &Up) -> anyhow::Result<()> {
         None => None,
     };
     let environment = remembered.environment;
-    let given = platform::Given { options, domain: &domain, environment, world: world.as_ref(), upstreams: &upstreams };
+    let given = platform::Given {
+        options,
+        domain: &domain,
+        environment,
+        create_databases: !remembered.databases_made,
+        world: world.as_ref(),
+        upstreams: &upstreams,
+    };
     let platform = platform::Platform::start(&directory, &given, logs, clock.clone()).await?;
+    remembered.databases_are_made(&directory)?;
     if !options.upstream_settings.is_empty() {
         upstreams::remember(&directory, &upstream_settings)?;
     }
@@ -60,6 +68,8 @@ pub async fn run(common: &Common, options: &Up) -> anyhow::Result<()> {
     }
     let client = Client::new(platform.run.clone(), &directory.platform_secret()?, None)?;
     platform.ready(&client).await?;
+    let every = authority::LOOK_INTERVAL;
+    tokio::spawn(authority::keep(directory.clone(), domain.clone(), clock.clone(), every, shutdown.clone()));
     let demo = if options.no_demo { None } else { demo_of(&directory, &client, &mut remembered, clock.as_ref()).await };
     directory.write_json("run.json", &platform.run)?;
     greet::print(common, &directory, &platform.run, options, demo.as_ref());

@@ -4,10 +4,11 @@
 //! propagation is detected. Customers choose their nameservers and the addresses, so the number of queried nameservers
 //! is bounded, and private addresses never receive a packet. A failed query becomes a fact, not an error.
 
+mod elsewhere;
 mod zone;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use chassis::clock::Clock;
@@ -32,9 +33,6 @@ const TIME_MAX: Duration = Duration::from_secs(7);
 /// After this long without an answer, another nameserver with the same data is queried too.
 const NEXT_SERVER_AFTER: Duration = Duration::from_millis(700);
 
-/// A label below a domain that should not exist: if it has records, they come from a wildcard.
-const WILDCARD_PROBE_LABEL: &str = "tollhouse-asks-for-wildcards";
-
 /// The subject of a verification.
 pub struct Subject<'a> {
     /// The domain.
@@ -54,8 +52,9 @@ pub struct Subject<'a> {
 pub async fn collect(dns: &dyn Dns, config: &DnsConfig, clock: &dyn Clock, subject: &Subject<'_>) -> DnsFacts {
     let started = clock.monotonic();
     let until = Instant::now() + TIME_MAX;
-    let asking = Verification { dns, config, queries: AtomicU32::new(0), until };
+    let asking = Verification { dns, config, queries: AtomicU32::new(0), answered: AtomicBool::new(false), until };
     let mut facts = asking.run(subject).await;
+    facts.resolver_answers = asking.answered.load(Ordering::Relaxed);
     facts.queries = asking.queries.load(Ordering::Relaxed);
     facts.duration_ms = u64::try_from(clock.monotonic().saturating_sub(started).as_millis()).unwrap_or(u64::MAX);
     facts
@@ -82,6 +81,8 @@ struct Verification<'a> {
     dns: &'a dyn Dns,
     config: &'a DnsConfig,
     queries: AtomicU32,
+    /// Whether a resolver answered any question: those about our own target do not depend on the customer's servers.
+    answered: AtomicBool,
     until: Instant,
 }
 
@@ -89,22 +90,29 @@ impl Verification<'_> {
     async fn run(&self, subject: &Subject<'_>) -> DnsFacts {
         let asked = async {
             let ZoneServers { zone, servers, parent } = self.zone_and_servers(subject).await;
-            let (answers, texts, caa) = tokio::join!(
-                self.ask_all(&servers, &zone, subject),
+            let answers = async {
+                let answers = self.ask_all(&servers, &zone, subject).await;
+                let doubled = self.doubled(&answers, &zone, &servers, subject).await;
+                (answers, doubled)
+            };
+            let ((answers, doubled), texts, caa) = tokio::join!(
+                answers,
                 self.texts(subject, &zone, &servers),
                 self.caa(subject, &zone, &servers, parent.as_ref()),
             );
-            (zone, answers, texts, caa)
+            (zone, answers, doubled, texts, caa)
         };
-        let (target_addresses, chain, (zone, answers, texts, caa)) =
+        let (target_addresses, chain, (zone, answers, doubled, texts, caa)) =
             tokio::join!(self.addresses(subject.target.as_str(), 2), self.chain(subject.name.as_str()), asked);
         DnsFacts {
             zone,
             servers: answers,
             chain,
+            doubled,
             target_addresses,
             texts,
             caa,
+            resolver_answers: false,
             resolver: resolver(self.config),
             queries: 0,
             duration_ms: 0,
@@ -169,36 +177,6 @@ impl Verification<'_> {
             (Err(why), _) | (_, Err(why)) => facts.cname = DnsAnswer::Failed(why),
         }
         facts
-    }
-
-    /// The wildcard that the records come from, if the name has no records of its own: then a non-existent name below
-    /// it has the same records.
-    async fn wildcard(
-        &self,
-        server: &Nameserver,
-        zone: &Zone,
-        name: &str,
-        kind: RecordKind,
-        seen: &DnsReply,
-    ) -> Option<String> {
-        let Zone::Is(zone) = zone else { return None };
-        let seen = records_of(seen, name);
-        if seen.is_empty() || zone == name {
-            return None;
-        }
-        let probe = format!("{WILDCARD_PROBE_LABEL}.{name}");
-        if records_of(&self.ask(server, &probe, kind).await.ok()?, &probe) != seen {
-            return None;
-        }
-        let mut below = name;
-        while let Some((_, above)) = below.split_once('.').filter(|(_, above)| is_at_or_above(zone, above)) {
-            let owner = format!("*.{above}");
-            if !records_of(&self.ask(server, &owner, kind).await.ok()?, &owner).is_empty() {
-                return Some(owner);
-            }
-            below = above;
-        }
-        None
     }
 
     /// Queries the ownership TXT records.
@@ -319,8 +297,14 @@ impl Verification<'_> {
     async fn recurse(&self, name: &str, kind: RecordKind) -> Result<DnsReply, NoAnswer> {
         let reply = self.within(self.dns.recurse(name, kind)).await?;
         match reply.code {
-            ReplyCode::NoError | ReplyCode::NoSuchName => Ok(reply),
-            ReplyCode::Bogus => Err(NoAnswer::Bogus),
+            ReplyCode::NoError | ReplyCode::NoSuchName => {
+                self.answered.store(true, Ordering::Relaxed);
+                Ok(reply)
+            }
+            ReplyCode::Bogus => {
+                self.answered.store(true, Ordering::Relaxed);
+                Err(NoAnswer::Bogus)
+            }
             ReplyCode::Refused | ReplyCode::ServFail | ReplyCode::Other => Err(NoAnswer::ServFail),
         }
     }

@@ -112,12 +112,17 @@ pub struct DnsFacts {
     pub servers: Vec<ServerFacts>,
     /// The names of the domain's CNAME chain, as a resolver follows it; its end is last.
     pub chain: Vec<String>,
+    /// A name that has the domain's CNAME in its place: the domain's with its zone added once more. Queried only if the
+    /// domain has no record.
+    pub doubled: Option<String>,
     /// The addresses of the project's CNAME target, which an ALIAS at an apex resolves to.
     pub target_addresses: Vec<IpAddr>,
     /// The ownership TXT records; queried only if they may matter.
     pub texts: Option<DnsAnswer<Vec<String>>>,
     /// From the domain up to its top-level domain.
     pub caa: Vec<CaaLevel>,
+    /// Whether a resolver of ours answered any question. If none did, missing answers say nothing about the zone.
+    pub resolver_answers: bool,
     /// The source of the answers: "authoritative" or "recursive".
     pub resolver: &'static str,
     /// Number of queries sent.

@@ -33,6 +33,14 @@ const PROXIES_V6: &[(Ipv6Addr, u32, &str)] = &[
     (Ipv6Addr::new(0x2c0f, 0xf248, 0, 0, 0, 0, 0, 0), 32, "Cloudflare"),
 ];
 
+/// Addresses that clouds use for services inside of them: metadata, agents of virtual machines, resolvers. All other
+/// known ones are link-local, private or in 100.64.0.0/10.
+const OF_CLOUDS_V4: &[(Ipv4Addr, u32)] = &[
+    (Ipv4Addr::new(168, 63, 129, 16), 32), // Azure
+    (Ipv4Addr::new(161, 26, 0, 0), 16),    // IBM Cloud
+    (Ipv4Addr::new(166, 8, 0, 0), 14),     // IBM Cloud
+];
+
 /// Networks within the global part of IPv6 that are not public: those that embed an IPv4 address chosen by their
 /// author, and those that are not routed (RFC 6890 and its registry). The prefix of NAT64, `64:ff9b::/96`, lies outside
 /// of that part.
@@ -88,7 +96,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         || address.is_multicast()
         || address.is_documentation()
         || shared
-        || special)
+        || special
+        || OF_CLOUDS_V4.iter().any(|(network, prefix)| in_v4(address, *network, *prefix)))
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
@@ -134,6 +143,15 @@ mod tests {
             "3fff:fff:ffff::1",
             "192.88.99.1",
             "::ffff:192.88.99.1",
+            // Metadata and agents of clouds: Azure, Oracle, Alibaba, IBM, Amazon, Google.
+            "168.63.129.16",
+            "::ffff:168.63.129.16",
+            "192.0.0.192",
+            "100.100.100.200",
+            "161.26.0.10",
+            "166.11.255.255",
+            "fd00:ec2::254",
+            "fd20:ce::254",
         ] {
             assert!(!is_public(address.parse().unwrap()), "{address}");
         }
@@ -143,6 +161,8 @@ mod tests {
             "100.128.0.1",
             "172.32.0.1",
             "192.88.98.1",
+            "168.63.129.15",
+            "166.7.255.255",
             "2606:4700::1111",
             "2001:200::1",
             "2001:4860:4860::8888",

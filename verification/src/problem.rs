@@ -28,19 +28,27 @@ contract::words! {
 }
 
 macro_rules! codes {
-    ($($(#[$doc:meta])* $variant:ident = $word:literal $who:ident $severity:ident,)+) => {
+    ($($(#[doc = $cause:literal])+ $variant:ident = $word:literal $who:ident $severity:ident,)+) => {
         contract::words! {
             /// The kind of problem.
-            pub enum ProblemCode { $($(#[$doc])* $variant = $word,)+ }
+            pub enum ProblemCode { $($(#[doc = $cause])+ $variant = $word,)+ }
         }
 
         impl ProblemCode {
-            const fn who(self) -> Who {
+            /// Who must act, unless the problem itself says otherwise.
+            pub const fn who(self) -> Who {
                 match self { $(Self::$variant => Who::$who,)+ }
             }
 
-            const fn severity(self) -> Severity {
+            /// Whether it blocks the domain, unless the problem itself says otherwise.
+            pub const fn severity(self) -> Severity {
                 match self { $(Self::$variant => Severity::$severity,)+ }
+            }
+
+            /// What is wrong, in one sentence.
+            pub fn cause(self) -> &'static str {
+                let cause = match self { $(Self::$variant => concat!($($cause),+),)+ };
+                cause.trim_ascii_start()
             }
         }
     };
@@ -92,7 +100,9 @@ codes! {
     /// The authority asks us to wait.
     CaRateLimited = "CA_RATE_LIMITED" Ca Error,
     /// The authority's limits are reached, and the order waits in our queue.
-    CertQueued = "CERT_QUEUED" Us Error,
+    CertQueued = "CERT_QUEUED" Us Warning,
+    /// No gateway is connected, or the authority cannot reach our gateways.
+    EdgeUnavailable = "EDGE_UNAVAILABLE" Us Warning,
     /// The authority does not answer, or none is configured.
     CaUnavailable = "CA_UNAVAILABLE" Us Error,
     /// The authority refuses the name.
@@ -168,6 +178,13 @@ impl Problem {
     #[must_use]
     pub fn holding_up(mut self) -> Self {
         self.severity = Severity::Error;
+        self
+    }
+
+    /// Marks it as a wait: it passes without anybody's doing.
+    #[must_use]
+    pub fn waiting(mut self) -> Self {
+        self.severity = Severity::Warning;
         self
     }
 

@@ -102,12 +102,25 @@ pub struct Judgement {
     pub txt: Option<RecordState>,
     /// The authorities that may issue, best first, with the methods they may use.
     pub permitted: Vec<(String, Vec<String>)>,
+    /// The addresses of the CNAME target.
+    pub target_addresses: Vec<IpAddr>,
+    /// Whether none of our resolvers answered any question: this says nothing about the name.
+    pub resolver_down: bool,
 }
 
 impl Judgement {
     /// Records, ownership and CAA all pass: a certificate may be ordered.
     pub fn passes(&self) -> bool {
         self.records == Records::Pass && self.ownership == Ownership::Held && self.caa == Caa::Allowed
+    }
+
+    /// Whether DNS gave no answer that decides: it neither passes nor fails.
+    pub fn is_unknown(&self) -> bool {
+        match self.records {
+            Records::Unknown => true,
+            Records::Pass => self.ownership != Ownership::Missing && self.caa != Caa::Forbidden && !self.passes(),
+            Records::Partial | Records::Missing | Records::Wrong => false,
+        }
     }
 
     /// For a name that always means this machine: no query is needed.
@@ -121,6 +134,8 @@ impl Judgement {
             problems: if contested { vec![explain::local_taken()] } else { Vec::new() },
             txt: None,
             permitted: Vec::new(),
+            target_addresses: Vec::new(),
+            resolver_down: false,
         }
     }
 
@@ -192,7 +207,8 @@ pub fn judge(facts: &DnsFacts, expected: &Expectation<'_>) -> Judgement {
     let records = judge_records(facts, expected, apex, &mut problems);
     let (ownership, txt) = judge_ownership(facts, expected, apex, &mut problems);
     let (caa, permitted) = judge_caa(facts, expected, &mut problems);
-    Judgement { records, ownership, caa, is_apex, problems, txt, permitted }
+    let (target_addresses, resolver_down) = (facts.target_addresses.clone(), !facts.resolver_answers);
+    Judgement { records, ownership, caa, is_apex, problems, txt, permitted, target_addresses, resolver_down }
 }
 
 fn judge_records(facts: &DnsFacts, expected: &Expectation<'_>, apex: bool, problems: &mut Vec<Problem>) -> Records {
@@ -202,7 +218,7 @@ fn judge_records(facts: &DnsFacts, expected: &Expectation<'_>, apex: bool, probl
             return Records::Missing;
         }
         Zone::Unknown(why) => {
-            problems.push(explain::zone_unknown(expected, *why));
+            problems.push(explain::zone_unknown(expected, *why, facts.resolver_answers));
             return Records::Unknown;
         }
         Zone::Is(_) => {}
@@ -261,8 +277,10 @@ fn judge_ownership(
     apex: bool,
     problems: &mut Vec<Problem>,
 ) -> (Ownership, Option<RecordState>) {
-    let proves = expected.claim == Claim::Contested
-        || (expected.claim.may_ask_for_text(apex) && !is_specific(&server_verdicts(facts, expected, apex)));
+    let verdicts = server_verdicts(facts, expected, apex);
+    let leads_here = verdicts.iter().any(|verdict| verdict.is_ok());
+    let proves =
+        expected.claim == Claim::Contested || (expected.claim.may_ask_for_text(apex) && !is_specific(&verdicts));
     if !proves {
         return (Ownership::Held, None);
     }
@@ -272,11 +290,11 @@ fn judge_ownership(
             (Ownership::Held, Some(RecordState::Ok))
         }
         Some(DnsAnswer::Is(texts)) => {
-            problems.push(explain::text(ProblemCode::OwnershipTxtMismatch, expected, texts));
+            problems.push(explain::text(ProblemCode::OwnershipTxtMismatch, expected, texts, leads_here));
             (Ownership::Missing, Some(RecordState::Wrong))
         }
         Some(DnsAnswer::Nothing) => {
-            problems.push(explain::text(ProblemCode::OwnershipTxtMissing, expected, &[]));
+            problems.push(explain::text(ProblemCode::OwnershipTxtMissing, expected, &[], leads_here));
             (Ownership::Missing, Some(RecordState::Missing))
         }
         Some(DnsAnswer::Failed(why)) => {

@@ -43,7 +43,8 @@ pub struct Connection {
 enum Transaction {
     None,
     Open,
-    /// A statement failed. PostgreSQL reports success for the commit of such a transaction.
+    /// A statement failed, so it cannot be committed: PostgreSQL would report success and roll back, SQLite would keep
+    /// what the other statements wrote.
     Failed,
 }
 
@@ -107,10 +108,9 @@ impl Connection {
             (Kind::Postgres, Begin::Write) => "BEGIN ISOLATION LEVEL READ COMMITTED",
             (Kind::Postgres, Begin::Snapshot) => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
         };
+        // Before the statement: a caller that is cancelled during it leaves a connection whose driver still begins.
+        self.transaction = Transaction::Open;
         let begun = self.run(text).await;
-        if begun.is_ok() {
-            self.transaction = Transaction::Open;
-        }
         // A lock that was not available leaves nothing behind; other failures might.
         self.broken |= begun.is_err();
         begun
@@ -126,9 +126,15 @@ impl Connection {
         Ok(())
     }
 
-    /// Commits. `Ok` means that everything is on disk; an error means that the result is unknown.
+    /// Whether a statement of the transaction failed, so that nothing of it can be committed.
+    pub fn has_failed(&self) -> bool {
+        self.transaction == Transaction::Failed
+    }
+
+    /// Commits. `Ok` means that everything is on disk; an error means that the result is unknown, or that nothing was
+    /// written because [`Connection::has_failed`].
     pub async fn commit(mut self) -> Result<(), sqlx::Error> {
-        if self.transaction == Transaction::Failed && self.kind() == Kind::Postgres {
+        if self.has_failed() {
             self.roll_back().await;
             return Err(sqlx::Error::Protocol("a statement of the transaction failed".to_owned()));
         }

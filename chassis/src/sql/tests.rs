@@ -141,19 +141,39 @@ async fn an_uncommitted_transaction_leaves_no_change_and_its_connection_is_reuse
 }
 
 #[tokio::test]
-async fn a_transaction_with_a_failed_statement_does_not_pretend_to_be_committed() {
-    let database = of_server(&Server::shared().database()).await;
-    query(TABLE).execute(&database.write).await.unwrap();
-    let mut write = database.write.begin(Begin::Write).await.unwrap();
-    query("INSERT INTO things (id) VALUES (1)").execute(&mut write).await.unwrap();
-    query("INSERT INTO things (id) VALUES (1)").execute(&mut write).await.unwrap_err();
-    write.commit().await.unwrap_err();
-    let count: i64 = query_scalar("SELECT COUNT(*) FROM things").fetch_one(&database.read).await.unwrap();
-    assert_eq!(count, 0);
+async fn nothing_of_a_transaction_with_a_failed_statement_is_committed() {
+    let directory = tempfile::tempdir().unwrap();
+    for database in both(directory.path()).await {
+        query(TABLE).execute(&database.write).await.unwrap();
+        let mut write = database.write.begin(Begin::Write).await.unwrap();
+        query("INSERT INTO things (id) VALUES (1)").execute(&mut write).await.unwrap();
+        query("INSERT INTO things (id) VALUES (1)").execute(&mut write).await.unwrap_err();
+        assert!(write.has_failed());
+        write.commit().await.unwrap_err();
+        let count: i64 = query_scalar("SELECT COUNT(*) FROM things").fetch_one(&database.read).await.unwrap();
+        assert_eq!(count, 0, "{:?}", database.kind());
+    }
 }
 
 #[tokio::test]
-async fn a_snapshot_shows_one_moment() {
+async fn a_caller_that_is_cancelled_while_its_transaction_begins_leaves_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.db");
+    let database = Database::open(&path.clone().into(), &migrations()).await.unwrap();
+    query(TABLE).execute(&database.write).await.unwrap();
+    let other = crate::sqlite::Sqlite::open(&path).await.unwrap();
+    let mut lock = other.write.acquire().await.unwrap();
+    sqlx::query("BEGIN IMMEDIATE").execute(&mut *lock).await.unwrap();
+    // It waits for the lock, and the driver goes on with it.
+    tokio::time::timeout(Duration::from_millis(50), database.write.begin(Begin::Write)).await.unwrap_err();
+    sqlx::query("ROLLBACK").execute(&mut *lock).await.unwrap();
+    query("INSERT INTO things (id) VALUES (1)").execute(&database.write).await.unwrap();
+    let count: i64 = query_scalar("SELECT COUNT(*) FROM things").fetch_one(&database.read).await.unwrap();
+    assert_eq!(count, 1, "it was acknowledged, and is in a transaction that is never committed");
+}
+
+#[tokio::test]
+async fn a_snapshot_is_of_one_moment() {
     let directory = tempfile::tempdir().unwrap();
     for database in both(directory.path()).await {
         query(TABLE).execute(&database.write).await.unwrap();
@@ -295,7 +315,7 @@ async fn a_server_that_is_down_shows_in_the_metrics_and_callers_do_not_wait() {
 }
 
 #[tokio::test]
-async fn a_database_that_may_lose_what_it_acknowledged_is_refused() {
+async fn a_database_without_durable_commits_is_refused() {
     let server = Server::shared();
     let url = server.database();
     server.sql("postgres", &format!("ALTER DATABASE {} SET synchronous_commit = off", name_in(&url)));

@@ -71,8 +71,8 @@ pub async fn watch(database: Database, metrics: StoreMetrics, shutdown: Shutdown
         database.write.set_up(up);
         metrics.show_up(up);
         match (was_up, answer) {
-            (true, Ok(Err(error))) => tracing::error!(%error, "the database does not answer"),
-            (true, Err(_)) => tracing::error!("the database does not answer in time"),
+            (true, Ok(Err(error))) => tracing::error!(%error, "the database does not answer; checking it every second"),
+            (true, Err(_)) => tracing::error!("the database does not answer in time; checking it every second"),
             (false, Ok(Ok(()))) => tracing::info!("the database answers again"),
             _ => {}
         }

@@ -18,7 +18,7 @@ fn restarts(registry: &Registry, task: &str) -> Option<String> {
 
 // promise: faults.23
 #[tokio::test(start_paused = true)]
-async fn a_panic_ends_one_task_which_comes_back_while_the_others_go_on() {
+async fn a_panic_restarts_one_task_while_others_continue() {
     let ((supervisor, registry), end) = (supervisor(), Shutdown::new());
     let (starts, beats) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     supervisor.spawn("fragile", &end, starts.clone(), |starts, _| async move {

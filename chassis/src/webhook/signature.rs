@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_signature_is_the_one_other_implementations_make() {
+    fn the_signature_equals_that_of_other_implementations() {
         // The test vector of the published libraries.
         let secret = SigningSecret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
         let signature =

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Mark, Position, Revision};
+use crate::hostname::Hostname;
 
 /// A gateway's report: `POST /internal/edge/nodes`, after every applied batch, every second, and once after it has
 /// stopped serving.
@@ -27,7 +28,14 @@ pub struct NodeReport {
     /// The process has stopped serving and will not report again: removals no longer wait for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub goodbye: bool,
+    /// Names of handshakes without a certificate since the last report, at most [`UNSERVED_MAX`]: the control plane looks
+    /// at once at those that are attached and not active yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unserved: Vec<Hostname>,
 }
+
+/// Names of handshakes in one report.
+pub const UNSERVED_MAX: usize = 16;
 
 impl NodeReport {
     /// The position of the process; `None` if nothing is applied or the mark is absent.

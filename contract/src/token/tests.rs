@@ -38,7 +38,7 @@ fn a_token_carries_its_claims_for_one_audience_and_one_minute() {
 }
 
 #[test]
-fn the_claims_have_the_names_that_backends_are_promised() {
+fn the_claims_have_the_documented_names() {
     let token = SigningKey::from_seed(&[1; 32]).unwrap().sign(&claims());
     let body = URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap()).unwrap();
     let body: Value = serde_json::from_slice(&body).unwrap();
@@ -80,7 +80,7 @@ fn another_key_another_claim_and_another_algorithm_are_refused() {
 }
 
 #[test]
-fn what_a_gateway_would_not_say_is_refused_although_its_key_signed_it() {
+fn claims_that_no_gateway_signs_are_refused_despite_a_valid_signature() {
     let key = SigningKey::from_seed(&[1; 32]).unwrap();
     let set = set_of(&key);
     let signed = |name: &str, value: Value| {

@@ -1,4 +1,4 @@
 //! What the processes agree on, seen from outside.
 
 #[cfg(test)]
-mod backends;
+mod programs;

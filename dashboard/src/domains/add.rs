@@ -1,4 +1,4 @@
-//! Adding a domain: what it needs, before it is added.
+//! The page that adds a domain: it shows the required records first.
 
 use std::sync::Arc;
 
@@ -23,9 +23,9 @@ use domains_api::Operation;
 use domains_api::types::{DomainCheck, Problem, Project};
 use verification::verdict::RecordState;
 
-/// What adding a name would mean, as people read it.
+/// The result of a domain check, in words.
 trait CheckWords {
-    /// Problems beside that nothing is there yet, which is how it begins.
+    /// Its problems, without those of every new name: missing records.
     fn conflicts(&self) -> Vec<&Problem>;
     fn is_ready(&self) -> bool;
 }
@@ -55,11 +55,11 @@ struct Page {
     name: String,
     check: Option<DomainCheck>,
     problem: Option<Refused>,
-    /// The name that goes with it: visitors try a name with www. and without.
+    /// The second name to attach: visitors try a name with www. and without.
     pair: Option<String>,
 }
 
-/// `GET …/domains/new?name=`: without a name the form, with one what it needs.
+/// `GET …/domains/new?name=`: without a name, the form; with a name, its requirements.
 pub(crate) async fn show(
     State(dashboard): State<Arc<Dashboard>>,
     session: Session,
@@ -82,7 +82,7 @@ pub(crate) async fn show(
     page(&session, &id, project, name, (check, pair), problem)
 }
 
-/// The name with www. of an apex, or what is behind a name with www.
+/// For an apex its name with www.; for a name with www. its apex.
 fn pair_of(check: &DomainCheck) -> Option<String> {
     match check.name.as_str().strip_prefix("www.") {
         _ if check.local => None,
@@ -122,7 +122,7 @@ async fn load(dashboard: &Dashboard, session: &Session, id: &str) -> Result<Proj
     Ok(dashboard.get(&session.actor, Operation::ShowProject, &[id], "").await?)
 }
 
-/// People paste addresses of pages: only the host is used.
+/// Users paste the addresses of pages: only the host is used.
 fn clean(text: &str) -> String {
     let text = text.trim();
     let text = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).unwrap_or(text);

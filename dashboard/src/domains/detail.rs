@@ -1,4 +1,4 @@
-//! One domain: how far it is, what is wrong, what to create, what the world sees.
+//! One domain: its progress, its problems, the records to create, and the records that DNS has.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use domains_api::types::{Domain, Domains, Events};
 /// Events shown on the page of a domain.
 const EVENTS_MAX: usize = 12;
 
-/// Moments of the certificate.
+/// Dates of the certificate.
 struct CertificateTimes {
     from: Option<Moment>,
     until: Option<Moment>,
@@ -75,7 +75,7 @@ pub(crate) async fn show(
     page(&dashboard, &session, &id, &name, w::notice(&query.unwrap_or_default()), None).await
 }
 
-/// The page of a domain, with what was just refused when something was.
+/// The page of a domain, with the refusal of the last form, if any.
 pub(super) async fn page(
     dashboard: &Dashboard,
     session: &Session,
@@ -103,7 +103,11 @@ pub(super) async fn page(
     };
     let entries = entries(&events, now);
     let certificates = entries.iter().filter(|entry| entry.kind.starts_with("domain.certificate.")).cloned().collect();
-    let has_primary = others.domains.iter().any(|other| other.primary && other.name != domain.name);
+    // Also one that becomes it when it is live: the redirect can be prepared.
+    let has_role = others.domains.iter().any(|other| other.primary);
+    let may_become = |other: &Domain| !has_role && !other.is_served() && other.redirect.is_none();
+    let has_primary =
+        others.domains.iter().any(|other| other.name != domain.name && (other.primary || may_become(other)));
     let targets = others
         .domains
         .iter()

@@ -1,4 +1,4 @@
-//! The project's domains at a glance.
+//! The list of a project's domains.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use chassis::percent::segment;
 use domains_api::Operation;
 use domains_api::types::{Domain, DomainQuota, Domains, Project, Status};
 
-/// Seconds between reloads where there is no script.
+/// Seconds between reloads in a browser without script.
 pub(super) const RELOAD_SECONDS: u32 = 15;
 
-/// Which domains are listed, and which page of them.
+/// The filter of the list, and its page.
 #[derive(Default, Deserialize)]
 pub(crate) struct ListQuery {
     #[serde(default)]
@@ -80,7 +80,9 @@ struct Page {
     state: String,
     filter: ListQuery,
     choices: Vec<Choice>,
-    /// Until when domains are served though the plan has none.
+    /// Whether domains are served, but none of them is primary.
+    lacks_primary: bool,
+    /// When serving ends, if domains are still served after the plan that included them.
     until: Option<Moment>,
 }
 
@@ -122,6 +124,10 @@ pub(crate) async fn show(
     let next = list
         .next_cursor
         .map(|after| ListQuery { after, name: filter.name.clone(), status: filter.status.clone() }.query());
+    let lacks_primary = !filter.is_narrow() && filter.after.is_empty() && next.is_none() && {
+        let mut served = rows.iter().filter(|row| row.domain.is_served()).peekable();
+        served.peek().is_some() && served.all(|row| !row.domain.primary)
+    };
     let choices =
         Status::ALL.iter().map(|status| Choice { status: status.as_str(), word: w::status(status.as_str()).0 });
     Ok(html(&Page {
@@ -136,6 +142,7 @@ pub(crate) async fn show(
         state,
         choices: choices.collect(),
         filter,
+        lacks_primary,
         until,
     }))
 }

@@ -1,4 +1,4 @@
-//! Removing a domain: what will happen, and that it has happened on every gateway.
+//! Removing a domain: the effects before, and the confirmations of the gateways after.
 
 use std::sync::Arc;
 

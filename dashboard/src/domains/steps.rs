@@ -1,10 +1,10 @@
-//! How far a domain is, as steps: the record, the proof where one is asked for, the certificate, live.
+//! The steps of a domain: record, proof of ownership if required, certificate, live.
 
 use verification::verdict::RecordState;
 
 use domains_api::types::{Domain, RecordType};
 
-/// Where a step stands.
+/// The state of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Done,

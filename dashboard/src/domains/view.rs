@@ -1,4 +1,4 @@
-//! A domain as the API describes it, and as people read it.
+//! A domain of the API in words.
 
 use contract::time::UnixMillis;
 use verification::problem::{ProblemCode, Severity};
@@ -8,7 +8,7 @@ use crate::moment::Moment;
 use crate::words as w;
 use domains_api::types::{Domain, Problem, Record, Status};
 
-/// A status, a verdict or a state: its word, and how it stands.
+/// A status, verdict or state: its word and its colour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Badge {
     pub(super) word: &'static str,
@@ -32,17 +32,17 @@ impl Badge {
     }
 }
 
-/// A domain as people read it.
+/// A domain in words.
 pub(super) trait DomainWords {
     fn badge(&self) -> Badge;
-    /// What the status means for its owner.
+    /// The meaning of the status for the domain's owner.
     fn sentence(&self) -> String;
     /// The same on the domain's own page, which has the details below.
     fn sentence_here(&self) -> String;
-    /// Whether what its owner is to create comes first on its page.
+    /// Whether the page begins with the records that the owner must create.
     fn waits_for_records(&self) -> bool;
     fn is_served(&self) -> bool;
-    /// Whether something of it may change by itself soon.
+    /// Whether its state may change soon without the owner.
     fn is_moving(&self) -> bool;
     /// Whether the name reads differently in its own script.
     fn is_foreign(&self) -> bool;
@@ -62,6 +62,9 @@ impl DomainWords for Domain {
             let servers = self.checks.as_ref().map_or(&[][..], |checks| &checks.nameservers);
             let right = servers.iter().filter(|server| server.verdict.starts_with("ok")).count();
             return w::propagating(right, servers.len());
+        }
+        if let (Status::Issuing, Some(turn)) = (self.status, &self.certificate.queue) {
+            return w::waits_in_queue(turn.number);
         }
         w::status_sentence(self.status.as_str()).to_owned()
     }
@@ -107,7 +110,7 @@ impl DomainWords for Domain {
     }
 }
 
-/// A record as people read it.
+/// A DNS record in words.
 pub(super) trait RecordWords {
     fn badge(&self) -> Badge;
 }
@@ -122,7 +125,7 @@ pub(super) fn verdict_badge(server: &NameserverView) -> Badge {
     Badge::of(w::verdict(&server.verdict))
 }
 
-/// What a nameserver answered, as a record reads.
+/// The answer of a nameserver, as a record.
 pub(super) fn answer(server: &NameserverView) -> String {
     let cname = server.cname.iter().map(|name| format!("CNAME {name}"));
     let a = server.a.iter().map(|address| format!("A {address}"));
@@ -131,11 +134,11 @@ pub(super) fn answer(server: &NameserverView) -> String {
     if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
 }
 
-/// A problem as people read it.
+/// A problem in words.
 pub(super) trait ProblemWords {
     fn who_words(&self) -> &'static str;
     fn is_error(&self) -> bool;
-    /// When the next attempt is.
+    /// The time of the next attempt.
     fn retry(&self) -> Option<String>;
 }
 
@@ -154,7 +157,7 @@ impl ProblemWords for Problem {
     }
 }
 
-/// Nothing goes on before it is solved, and yet there is nothing to do about it.
+/// Whether the problem solves itself, although it blocks the domain until then.
 fn passes_by_itself(problem: &Problem) -> bool {
     problem.code == ProblemCode::DnsPartial
 }

@@ -29,7 +29,7 @@ pub(super) struct Bar {
 pub(super) struct Chart {
     pub(super) bars: Vec<Bar>,
     pub(super) width: i64,
-    /// What the upper line stands for.
+    /// The number at the upper line.
     pub(super) top: String,
     pub(super) half: String,
     pub(super) admitted: String,
@@ -84,7 +84,7 @@ pub(super) fn date(day: i64) -> String {
     Timestamp::from_second(day * 86_400).unwrap_or_default().to_string().chars().take(10).collect()
 }
 
-/// The next of 2, 4, 10, 20, 40, 100 …: a line that reads well, and so does its half.
+/// The next of 2, 4, 10, 20, 40, 100 …: a round number with a round half.
 fn round_up(count: i64) -> i64 {
     let mut step = 1_i64;
     while step < i64::MAX / 100 {

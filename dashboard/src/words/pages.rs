@@ -42,6 +42,7 @@ words! {
     DOMAIN = "Domain";
     CERTIFICATE = "Certificate";
     PRIMARY = "Primary";
+    NO_PRIMARY = "No domain is the primary one. The next that goes live becomes it, or make one primary on its page.";
 
     IS_APEX = "This is an apex domain: it has no label in front. A CNAME cannot stand there, so create an ALIAS or ANAME record. Not every DNS provider offers them; if yours does not, use a subdomain such as www.";
     RECORD_HINT = "Copy each value exactly. Leave proxying switched off.";
@@ -115,7 +116,7 @@ words! {
     PROJECT = "Project";
 }
 
-/// The title of a page that says why another one cannot be shown.
+/// The title of the page shown instead of one that cannot be shown.
 pub(crate) const fn fault_title(status: u16) -> &'static str {
     match status {
         403 => "Not allowed",
@@ -126,7 +127,7 @@ pub(crate) const fn fault_title(status: u16) -> &'static str {
     }
 }
 
-/// What was just done, by the word in the address.
+/// The confirmation of a form, by the word in the address.
 pub(crate) fn notice(query: &str) -> Option<&'static str> {
     match query {
         "verified" => Some("Checked just now."),

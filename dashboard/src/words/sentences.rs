@@ -1,4 +1,4 @@
-//! Sentences with something in them: a name, a number, a reason.
+//! Sentences with a value: a name, a number, a reason.
 
 use contract::ban::{Ban, BanReason};
 
@@ -49,7 +49,7 @@ pub(crate) fn silent(millis: i64) -> String {
     if millis < 2_000 { "now".to_owned() } else { format!("{} s ago", millis / 1_000) }
 }
 
-/// Why a key is banned, for its owner.
+/// The reason of a ban, for the key's owner.
 pub(crate) const fn banned(reason: BanReason) -> &'static str {
     match reason {
         BanReason::Strikes => {
@@ -59,7 +59,7 @@ pub(crate) const fn banned(reason: BanReason) -> &'static str {
     }
 }
 
-/// Why a key is banned, for operators.
+/// The reason of a ban, for operators.
 pub(crate) fn ban_reason(ban: &Ban) -> String {
     let why = match (ban.reason, ban.level) {
         (BanReason::Operator, _) => "imposed by an operator".to_owned(),

@@ -1,4 +1,4 @@
-//! Words for what a thing is: a status, a verdict, an event.
+//! Words for states: a status, a verdict, an event.
 
 use contract::key::Scope;
 
@@ -26,7 +26,7 @@ pub(crate) fn known_status(text: &str) -> Option<&'static str> {
     }
 }
 
-/// What a status means for the domain's owner.
+/// The meaning of a status for the domain's owner.
 pub(crate) fn status_sentence(status: &str) -> &'static str {
     match status {
         "pending_dns" => "Create the record below at your DNS provider. We look for it by ourselves, again and again.",
@@ -40,7 +40,9 @@ pub(crate) fn status_sentence(status: &str) -> &'static str {
         }
         "degraded" => "Visitors still reach your project here, but DNS has changed. Repair it before it stops.",
         "suspended" => "Visitors are not served here at present. The page of the domain says what is needed.",
-        "removing" => "Traffic has stopped. The domain disappears once every gateway has said so.",
+        "removing" => {
+            "Being removed. It disappears once every gateway has acknowledged that; until then some may serve it."
+        }
         _ => "",
     }
 }
@@ -52,9 +54,13 @@ pub(crate) fn propagating(right: usize, all: usize) -> String {
     )
 }
 
+pub(crate) fn waits_in_queue(number: i64) -> String {
+    format!("DNS is right. The certificate is number {number} in our queue; it comes by itself.")
+}
+
 pub(crate) fn certificate_status(status: &str) -> (&'static str, &'static str) {
     match status {
-        "queued" => ("Queued", "wait"),
+        "queued" => ("Waiting", "wait"),
         "ordering" => ("Ordered", "wait"),
         "validating" => ("Being validated", "wait"),
         "finalizing" => ("Being signed", "wait"),
@@ -75,7 +81,7 @@ pub(crate) fn record_state(state: &str) -> (&'static str, &'static str) {
     }
 }
 
-/// What one nameserver's answer means.
+/// The meaning of one nameserver's answer.
 pub(crate) fn verdict(verdict: &str) -> (&'static str, &'static str) {
     match verdict {
         "ok" => ("Right", "good"),
@@ -97,7 +103,7 @@ pub(crate) fn verdict(verdict: &str) -> (&'static str, &'static str) {
     }
 }
 
-/// Who must act.
+/// The party that must act.
 pub(crate) fn who(who: &str) -> &'static str {
     match who {
         "us" => "We must act",
@@ -116,7 +122,7 @@ pub(crate) const fn scope(scope: Scope) -> &'static str {
     }
 }
 
-/// What happened.
+/// The words of an event.
 pub(crate) fn event(kind: &str) -> String {
     let words = match kind {
         "domain.created" => "Domain added",
@@ -127,12 +133,14 @@ pub(crate) fn event(kind: &str) -> String {
         "domain.active" => "Domain went live",
         "domain.degraded" => "Domain degraded",
         "domain.suspended" => "Domain suspended",
+        "domain.plan_ended" => "Plan without custom domains",
         "domain.updated" => "Domain changed",
         "domain.primary_changed" => "Primary domain changed",
         "domain.transferred" => "Domain moved to another project",
         "domain.removed" => "Domain removed",
         "domain.certificate.issued" => "Certificate issued",
         "domain.certificate.renewed" => "Certificate renewed",
+        "domain.certificate.waiting" => "Certificate waits",
         "domain.certificate.failed" => "Certificate attempt failed",
         "order.created" => "Order placed",
         "order.shipped" => "Order shipped",
@@ -164,7 +172,7 @@ pub(crate) fn actor(actor: &str) -> String {
     }
 }
 
-/// Why a webhook is switched off.
+/// The reason why a webhook is disabled.
 pub(crate) fn webhook_off(reason: &str) -> &'static str {
     match reason {
         "failing" => "Switched off: every attempt failed for days.",
@@ -174,7 +182,7 @@ pub(crate) fn webhook_off(reason: &str) -> &'static str {
     }
 }
 
-/// What became of the last attempt of a delivery.
+/// The result of a delivery's last attempt.
 pub(crate) fn delivery(result: Option<&str>, status: Option<i64>, error: Option<&str>) -> String {
     match (result, status, error) {
         (_, Some(status), None) => format!("answered {status}"),
@@ -204,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn every_event_that_is_told_has_words() {
+    fn every_shown_event_has_words() {
         for kind in EVENTS {
             assert!(event(kind).starts_with(char::is_uppercase), "{kind}");
         }

@@ -156,6 +156,14 @@ contract::message! {
 
 contract::message! {
     #[derive(Clone, Debug)]
+    pub answer Turn = "Its place in our queue of orders, while it waits there." {
+        number: i64 = "Its number in the queue, from 1.", { "minimum": 1 };
+        at: Option<Rfc3339> = "When its turn comes, as far as is known now; null while no gateway is connected.";
+    }
+}
+
+contract::message! {
+    #[derive(Clone, Debug)]
     pub answer Certificate = "A domain's certificate." {
         status: CertificateStatus = "How far it is.";
         ca: Option<String> = "Who issued it.";
@@ -164,6 +172,7 @@ contract::message! {
         not_after: Option<Rfc3339> = "Until when.";
         key_type: Option<String> = "The type of its key.";
         renew_at: Option<Rfc3339> = "When its successor will be asked for.";
+        queue: Option<Turn>;
         attempts: u32 = "Failed attempts in a row.";
         last_error: Option<String> = "What the last one failed with: one phrase for each class of failure.";
         next_attempt_at: Option<Rfc3339> = "When the next one is made.";

@@ -29,7 +29,7 @@ contract::words! {
         /// There is none and none is being made.
         #[default]
         None = "none",
-        /// It will be ordered as soon as there is room.
+        /// Its order waits: for its turn in our queue, for the authority, or for a gateway.
         Queued = "queued",
         /// The authority has been asked.
         Ordering = "ordering",
@@ -77,6 +77,7 @@ pub const EVENTS: &[&str] = &[
     "domain.active",
     "domain.degraded",
     "domain.suspended",
+    "domain.plan_ended",
     "domain.updated",
     "domain.primary_changed",
     "domain.transferred",

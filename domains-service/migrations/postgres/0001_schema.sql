@@ -89,6 +89,7 @@ CREATE TABLE domains (
     watched_since   BIGINT NOT NULL,
     checked_at      BIGINT,
     failing_since   BIGINT,
+    waits_since     BIGINT,
     due_at          BIGINT,
     lease_until     BIGINT NOT NULL,
     lease_fence     BIGINT NOT NULL,
@@ -101,6 +102,7 @@ CREATE TABLE domains (
 CREATE INDEX domains_by_project ON domains (project, name);
 CREATE INDEX domains_by_due ON domains (due_at);
 CREATE INDEX domains_by_removal ON domains (removal);
+CREATE INDEX domains_by_wait ON domains (waits_since) WHERE waits_since IS NOT NULL;
 
 CREATE TABLE holders (
     name    TEXT COLLATE "C" PRIMARY KEY,
@@ -157,6 +159,22 @@ CREATE TABLE acme_limits (
     free_at BIGINT NOT NULL
 );
 
+CREATE TABLE certificate_queue (
+    authority   TEXT COLLATE "C" NOT NULL,
+    hostname    TEXT COLLATE "C" NOT NULL,
+    project     TEXT COLLATE "C" NOT NULL,
+    kind        TEXT COLLATE "C" NOT NULL,
+    queue       TEXT COLLATE "C" NOT NULL,
+    since       BIGINT NOT NULL,
+    offered_at  BIGINT NOT NULL,
+    admitted_at BIGINT NOT NULL,
+    PRIMARY KEY (authority, hostname)
+);
+CREATE INDEX certificate_queue_by_place ON certificate_queue (queue, since);
+CREATE INDEX certificate_queue_by_kind ON certificate_queue (authority, kind, queue);
+CREATE INDEX certificate_queue_by_project ON certificate_queue (project);
+CREATE INDEX certificate_queue_by_hostname ON certificate_queue (hostname);
+
 CREATE TABLE webhook_endpoints (
     id              TEXT COLLATE "C" PRIMARY KEY,
     project         TEXT COLLATE "C" NOT NULL REFERENCES projects (id) ON DELETE CASCADE,
@@ -191,8 +209,7 @@ CREATE TABLE webhook_deliveries (
     created_at  BIGINT NOT NULL
 );
 CREATE INDEX webhook_deliveries_by_endpoint ON webhook_deliveries (endpoint, id);
-CREATE INDEX webhook_deliveries_due ON webhook_deliveries (due_at, endpoint) WHERE due_at IS NOT NULL;
-CREATE INDEX webhook_deliveries_waiting ON webhook_deliveries (endpoint) WHERE due_at IS NOT NULL;
+CREATE INDEX webhook_deliveries_due ON webhook_deliveries (endpoint, due_at, id) WHERE due_at IS NOT NULL;
 CREATE INDEX webhook_deliveries_settled ON webhook_deliveries (created_at) WHERE due_at IS NULL;
 
 CREATE TABLE taken_events (

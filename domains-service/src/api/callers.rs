@@ -1,8 +1,8 @@
-//! Who calls: on the public listener the gateway that a request came through and the holder of the key that the client
-//! presented, on the internal one the holder of a credential.
+//! Authentication: on the public listener of the gateway that forwarded a request and of the holder of the key that the client
+//! presented, on the internal listener of the holder of a credential.
 //!
-//! A gateway's signed identity says that a request came through that gateway, and nothing more: which project a key belongs
-//! to, what it may do and until when is in our own table. So a gateway in wrong hands acts only as keys that pass through it.
+//! A gateway's signed identity proves only that a request came through that gateway. The project of a key, its scopes and
+//! its end are read from our own table. So a stolen gateway can act only as keys that pass through it.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use crate::error::{ApiError, Code};
 use crate::store::credentials::Kind;
 use crate::text::hexadecimal;
 
-/// How a key is sent: RFC 6750.
+/// The form in which a key is sent: RFC 6750.
 const CHALLENGE: &str = r#"Bearer realm="tollhouse""#;
 
-/// Names the gateway that signed a request's identity: requests carry their [`Origin`]. A key that was withdrawn since the
+/// Identifies the gateway that signed a request's identity: requests get their [`Origin`]. A signing key withdrawn after the
 /// identity was verified is refused.
 pub(super) async fn came_through(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let Some(origin) = origin(&app, request.extensions()) else { return identity_required().into_response() };
@@ -31,14 +31,14 @@ pub(super) async fn came_through(State(app): State<Arc<App>>, mut request: Reque
     next.run(request).await
 }
 
-/// The client of a request and the gateway that signed its identity; nothing when the gateway's key was withdrawn since.
+/// The client of a request and the gateway that signed its identity; `None` if the gateway's key was withdrawn since.
 pub(crate) fn origin(app: &App, extensions: &Extensions) -> Option<Origin> {
     let (identity, signed_by) = (extensions.get::<Identity>()?, extensions.get::<SignedBy>()?);
     let gateway = app.gateways.identities.lock().gateway(&signed_by.0)?.to_owned();
     Some(Origin { client: identity.client, gateway })
 }
 
-/// Finds the holder of the presented key. Requests carry their [`Actor`].
+/// Finds the holder of the presented key. Requests get their [`Actor`].
 pub(super) async fn require_key(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let extensions = request.extensions();
     let (Some(identity), Some(origin)) = (extensions.get::<Identity>(), extensions.get::<Origin>()) else {
@@ -55,7 +55,7 @@ pub(super) async fn require_key(State(app): State<Arc<App>>, mut request: Reques
     }
 }
 
-/// The key in `Authorization`, which comes once.
+/// The key in `Authorization`, which must occur once.
 fn presented(headers: &HeaderMap) -> Result<PresentedKey, ApiError> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let Some(value) = values.next() else {
@@ -65,7 +65,7 @@ fn presented(headers: &HeaderMap) -> Result<PresentedKey, ApiError> {
     value.and_then(|value| PresentedKey::from_authorization(value).ok()).ok_or_else(invalid)
 }
 
-/// Who holds the key, by our own table.
+/// The holder of the key, from our own table.
 async fn holder(
     app: &App,
     presented: Result<PresentedKey, ApiError>,
@@ -86,7 +86,8 @@ async fn holder(
             gateway = origin.gateway,
             api_key.id = %key.id,
             client = %origin.client,
-            "refused a request whose identity is not that of the key presented with it; look at this gateway"
+            "refused a request: its gateway signed the identity of another API key than the request carries. This \
+             gateway may be in wrong hands: check it, or run `tollhouse node revoke`"
         );
         return Err(invalid());
     }

@@ -1,4 +1,4 @@
-//! Credentials on record, for operators: of gateways, of services and of operators.
+//! Credentials of gateways, services and operators: list, create, revoke.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::store::projects;
 use crate::text::digest_of;
 use crate::worker::EVENTS_MILLIS;
 
-/// What operators do with credentials.
+/// Operations on credentials, for operators.
 pub(super) const OPERATIONS: &[Operation] = &[
     Operation::internal("listCredentials", Method::Get, "/internal/credentials", |get| on(get, list)),
     Operation::internal("createCredential", Method::Post, "/internal/credentials", |post| on(post, create)),
@@ -44,7 +44,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation::internal("makePass", Method::Post, PASSES_PATH, |post| on(post, pass)),
 ];
 
-/// How long an operator's token is good, unless said otherwise, and at most.
+/// The usual and the maximum lifetime of an operator's token.
 const DAYS: u32 = 90;
 const DAYS_MAX: u32 = 366;
 
@@ -59,7 +59,7 @@ pub(super) struct NewCredential {
 }
 
 impl NewCredential {
-    /// How many days it is good; without end for a gateway and a service.
+    /// Its lifetime in days; `None` for gateways and services, whose credentials do not expire.
     fn days(&self) -> Result<Option<u32>, ApiError> {
         if !is_node_name(&self.name) {
             let message = format!("Call it 1 to {NODE_NAME_BYTES_MAX} characters of a-z, 0-9, - and full stops.");
@@ -77,7 +77,7 @@ impl NewCredential {
     }
 }
 
-/// `POST /internal/credentials`: the credential is in this answer and nowhere else, as a file has it and as it is sent.
+/// `POST /internal/credentials`: the response has the new credential, in the form of a file and of a header. It is shown nowhere else.
 pub(super) async fn create(
     State(app): State<Arc<App>>,
     Extension(maker): Extension<Credential>,
@@ -85,7 +85,7 @@ pub(super) async fn create(
 ) -> Result<Response, ApiError> {
     let days = wanted.days()?;
     let NewCredential { kind, name, .. } = wanted;
-    let credential = Secret::generate().map_err(|_| Code::InternalError.refuse("There is no randomness."))?;
+    let credential = Secret::generate().map_err(|_| Code::InternalError.refuse("Cannot generate a secret."))?;
     let mut write = app.core.store.write().await?;
     write.confirm(&maker).await?;
     let expires_at = days.map(|days| write.now().plus(i64::from(days) * DAY_MILLIS));
@@ -93,15 +93,15 @@ pub(super) async fn create(
     let enrolled = write.enrol(&Enrolment { kind, name: &name, digest: &digest, expires_at, from }).await?;
     enrolled.map_err(|why| match why {
         NotEnrolled::TooMany => {
-            Code::CredentialExists.refuse("There are as many of this kind as there may be. Revoke one first.")
+            Code::CredentialExists.refuse("The maximum of credentials of this kind is reached. Revoke one first.")
         }
         // The others cannot be: the credential was made a moment ago.
         _ => Code::CredentialExists
-            .refuse(format!("There is one called {name:?}. Revoke it first, or choose another name.")),
+            .refuse(format!("The credential {name:?} exists. Revoke it first, or choose another name.")),
     })?;
     write.commit().await?;
     learn(&app).await;
-    tracing::info!(kind = kind.as_str(), name, actor = maker.name, "a credential was made");
+    tracing::info!(kind = kind.as_str(), name, actor = maker.name, "created a credential");
     let body = json!({
         "kind": kind,
         "name": name,
@@ -137,13 +137,13 @@ fn view(recorded: &Recorded) -> serde_json::Value {
     })
 }
 
-/// `DELETE /internal/credentials/{kind}/{name}?made=true`: it opens nothing any more. Streams of a gateway are cut, identities
+/// `DELETE /internal/credentials/{kind}/{name}?made=true`: revokes a credential. Streams of a gateway are closed, identities
 /// that it signs are refused, and the other gateways have new keys for session tickets; a service is waited for no longer.
 ///
-/// With `made`, what it made is revoked as well, and what that made. Without, the answer lists it. The answer names the files
+/// With `made`, credentials that it created are revoked as well, and those that they created. Without, the response lists them. It names the files
 /// that revoked credentials were enrolled from: until such a file is replaced, the gateway or service that has it is refused.
 ///
-/// It may be repeated, with the same answer: nothing is lost with an answer that did not arrive, or that was 503 because not
+/// It may be repeated, with the same response: nothing is lost if a response did not arrive, or was 503 because not
 /// everything had followed the revocation yet.
 pub(super) async fn revoke(
     State(app): State<Arc<App>>,
@@ -188,13 +188,13 @@ pub(super) async fn revoke(
     let digests: Vec<_> = ended.iter().map(|one| one.digest.as_str()).collect();
     app.core.store.credentials_revoked(&digests).await;
     for Credential { kind, name, .. } in &ended {
-        tracing::warn!(kind = kind.as_str(), name, actor = actor.name, "a credential is revoked");
+        tracing::warn!(kind = kind.as_str(), name, actor = actor.name, "revoked a credential");
     }
     forget_signatures(&app, &gateways).await?;
     if let Err(error) = app.core.store.record_revocations().await {
         tracing::error!(
             error = format!("{error:#}"),
-            "could not write a revocation into the file of revoked credentials"
+            "cannot write a revocation into revocations_file; retrying every second. Correct what the error names"
         );
         let message = "The credential is revoked, but the control plane could not write it into revocations_file: if the \
                        database went back in time now, it would be valid again. Correct what `tollhouse status` says about the \
@@ -206,7 +206,7 @@ pub(super) async fn revoke(
     Ok(axum::Json(json!({ "revoked": shown(&revoked), "made": shown(&made) })).into_response())
 }
 
-/// Refuses what these gateways sign, from now on.
+/// Refuses identities that these gateways sign, from now on.
 async fn forget_signatures(app: &App, gateways: &[&str]) -> Result<(), ApiError> {
     if gateways.is_empty() {
         return Ok(());
@@ -218,16 +218,15 @@ async fn forget_signatures(app: &App, gateways: &[&str]) -> Result<(), ApiError>
     tracing::error!(
         gateways = gateways.join(", "),
         error = format!("{error:#}"),
-        "services accept identities of the revoked gateways until the keys of the gateways can be read again; see that the \
-         database answers"
+        "cannot read the gateways' signing keys; services still accept the revoked identities. Check the database"
     );
-    let message = "The credential is revoked. Services accept what it signs until the database answers again: look at the log \
-                   of the control plane.";
+    let message = "The credential is revoked, but services accept its identity tokens until the database answers again. \
+                   See the log of the control plane.";
     Err(Code::StorageUnavailable.refuse(message).into())
 }
 
-/// `GET /internal/credentials/gateway/{gateway}/changes?since=`: what was changed through a gateway, in all projects, newest
-/// first. An operator who revokes a stolen gateway learns here what to undo.
+/// `GET /internal/credentials/gateway/{gateway}/changes?since=`: the changes made through a gateway, in all projects, newest
+/// first. They show an operator who revokes a stolen gateway what to undo.
 pub(super) async fn changes(
     State(app): State<Arc<App>>,
     Path([gateway]): Path<1>,
@@ -252,10 +251,13 @@ fn view_of_change(change: &Through) -> serde_json::Value {
     shown
 }
 
-/// Believes from now on what the gateways on record sign. A failure is put right within a second, and logged there.
+/// Reloads the signing keys of all gateways. After a failure, [`keyring::keep`] retries within a second and logs.
 async fn learn(app: &App) {
     if let Err(error) = keyring::rotate_if_due(&app.core, &app.gateways).await {
-        tracing::debug!(error = format!("{error:#}"), "the keys of the gateways are read again in a second");
+        tracing::debug!(
+            error = format!("{error:#}"),
+            "cannot read the signing keys of the gateways; retrying in a second"
+        );
     }
 }
 
@@ -265,11 +267,15 @@ pub(super) async fn rotate(
     Extension(actor): Extension<Credential>,
 ) -> Result<Response, ApiError> {
     keyring::renew(&app.core, true).await.map_err(|error| {
-        tracing::error!(error = format!("{error:#}"), "the keys of the gateways could not be replaced");
-        Code::StorageUnavailable.refuse("The keys of the gateways could not be replaced.")
+        tracing::error!(
+            error = format!("{error:#}"),
+            "cannot replace the signing keys of the gateways; the previous keys stay valid"
+        );
+        Code::StorageUnavailable
+            .refuse("Cannot replace the signing keys of the gateways; the previous keys stay valid. Retry shortly.")
     })?;
     learn(&app).await;
-    tracing::warn!(actor = actor.name, "the keys of all gateways were replaced");
+    tracing::warn!(actor = actor.name, "replaced the signing keys of all gateways");
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -284,7 +290,7 @@ pub(super) async fn pass(
         let message = "Name a service, {\"service\": \"orders-service\"}, or a gateway, {\"gateway\": \"gateway-1\"}.";
         return Err(Code::InvalidBody.refuse(message).into());
     }
-    tracing::info!(actor = actor.name, to = to.audience(), "an operator has a pass");
+    tracing::info!(actor = actor.name, to = to.audience(), "issued a pass to an operator");
     let pass = guard::pass(&app.gateways.pass_key, &to, app.core.clock.now_seconds());
     Ok((StatusCode::CREATED, axum::Json(Pass { pass })).into_response())
 }

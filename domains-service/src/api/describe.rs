@@ -1,8 +1,8 @@
-//! What this API is, for machines and for people: `/openapi.json`, also below the version it describes, and `/reference`. No
+//! The description of this API, for machines and for people: `/openapi.json`, also below the version it describes, and `/reference`. No
 //! scope is needed.
 //!
-//! The document (OpenAPI 3.1) is made from [`super::OPERATIONS`]. It describes the public API as a client of the gateway meets
-//! it, so the gateway's own answers (401, 429, 5xx) and headers are in it. Operators have the same calls below `/internal`,
+//! The document (OpenAPI 3.1) is generated from [`super::OPERATIONS`]. It describes the public API as clients of the gateway see
+//! it, so it includes the gateway's own responses (401, 429, 5xx) and headers. Operators have the same calls below `/internal`,
 //! with their own token.
 
 use std::sync::LazyLock;
@@ -28,7 +28,7 @@ static REFERENCE: LazyLock<String> = LazyLock::new(|| reference::page(&[document
 
 const CACHING: (HeaderName, &str) = (header::CACHE_CONTROL, "private, max-age=300");
 
-/// Where the description is. It is not described itself.
+/// The paths of the description, which does not list them.
 pub(super) const DESCRIPTIONS: &[Operation] = &[
     Operation::internal("showDescription", Method::Get, "/openapi.json", |get| on(get, show)),
     Operation::internal("showDescription", Method::Get, "/v1/openapi.json", |get| on(get, show)),

@@ -1,8 +1,10 @@
-//! Domains: list, show, events, and how a domain looks in answers; the other operations are below.
+//! Domains: list, show, events, and their JSON; other operations are in the modules below.
 
 mod add;
 mod change;
 mod verify;
+
+use std::collections::HashMap;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::response::{IntoResponse, Response};
@@ -16,7 +18,7 @@ use contract::schema;
 use contract::time::UnixMillis;
 use http::{StatusCode, header};
 use serde_json::json;
-use verification::problem::Problem;
+use verification::problem::{Problem, ProblemCode};
 use verification::verdict::{Checks, RecordState};
 use verification::{TEXT_LABEL, TTL_SECONDS};
 
@@ -26,19 +28,20 @@ use super::{Handler, Operation, projects, view};
 use crate::app::App;
 use crate::domain::{CertificateState, Domain, Status};
 use crate::error::{ApiError, Code};
+use crate::issuer::QueuePlace;
 use crate::project::ProjectRef;
 use crate::store::projects::ProjectRecord;
 use crate::store::withdrawals::What;
 use crate::store::{Write, domains};
 use crate::withdrawals::PendingWithdrawals;
 
-/// Characters of a name, and so of a part of one.
+/// Longest hostname in characters, and so the longest filter by a part of a name.
 const NAME_PART_MAX: usize = 253;
 
 /// Bytes of a digest that are enough to tell two states of one domain apart.
 const TAG_BYTES: usize = 12;
 
-/// What callers do with domains.
+/// Operations on domains.
 pub(super) const OPERATIONS: &[Operation] =
     &[LIST, add::ADD, SHOW, verify::VERIFY, EVENTS, change::CHANGE, change::REMOVE, add::CHECK];
 
@@ -80,7 +83,7 @@ const EVENTS: Operation = Operation {
     ..reading("listDomainEvents", "/v1/projects/{project}/domains/{domain}/events", |get| on(get, events))
 };
 
-/// An operation of one who may see domains; the others differ from it.
+/// An operation that only reads domains; the others are derived from it.
 const fn reading(id: &'static str, path: &'static str, handler: Handler) -> Operation {
     Operation {
         tag: "domains",
@@ -94,10 +97,10 @@ const fn writing(id: &'static str, method: Method, path: &'static str, handler: 
     Operation { method, scope: Some(Scope::DomainsWrite), ..reading(id, path, handler) }
 }
 
-/// What of a domain is withdrawn and may be served still.
+/// Withdrawals of a domain: gateways may still serve it for a while.
 const WITHDRAWN: &[What] = &[What::Name, What::Redirect];
 
-/// A domain as an answer. Its ETag is that of the record alone: how far the gateways are changes nothing in it.
+/// A domain as a response. Its ETag depends only on the record, not on which gateways have applied it.
 async fn response(
     app: &App,
     project: &ProjectRecord,
@@ -108,7 +111,33 @@ async fn response(
     let etag = etag_of(&shown);
     let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &project.id.uid).await?;
     shown.withdrawal = pending.find(WITHDRAWN, domain.name.as_str());
+    show_turn(&mut shown, &turns(app, project).await);
     Ok((status, [(header::ETAG, etag)], axum::Json(shown)).into_response())
+}
+
+/// The places of the project's names in the queue of orders. They change with every order, so they are no part of the
+/// record.
+async fn turns(app: &App, project: &ProjectRecord) -> HashMap<String, QueuePlace> {
+    app.issuing.authorities.places(&project.id.uid).await.unwrap_or_else(|error| {
+        tracing::warn!(
+            project.id = %project.id, %error,
+            "cannot read the queue of orders; showing domains without their places"
+        );
+        HashMap::new()
+    })
+}
+
+/// Adds a domain's place in the queue, if it waits there.
+fn show_turn(shown: &mut types::Domain, turns: &HashMap<String, QueuePlace>) {
+    let Some(place) = turns.get(shown.name.as_str()) else { return };
+    let at = place.at.map(Rfc3339::from);
+    shown.certificate.queue = Some(types::Turn { number: place.number, at: at.clone() });
+    if shown.certificate.next_attempt_at.is_none() {
+        shown.certificate.next_attempt_at.clone_from(&at);
+    }
+    for problem in shown.problems.iter_mut().filter(|problem| problem.code == ProblemCode::CertQueued) {
+        problem.retry_at = at.clone().or(problem.retry_at.take());
+    }
 }
 
 /// `GET …/domains`.
@@ -128,9 +157,12 @@ async fn list(Authorised { app, project: id, .. }: Authorised, params: Params) -
     let found = app.core.store.domains(&id, params.text("cursor").unwrap_or_default(), wanted, limit).await?;
     let used = app.core.store.count_domains(&id).await?;
     let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &id.uid).await?;
-    let show = |domain: &Domain| types::Domain {
-        withdrawal: pending.find(WITHDRAWN, domain.name.as_str()),
-        ..representation(&app, &project, domain)
+    let turns = turns(&app, &project).await;
+    let show = |domain: &Domain| {
+        let mut shown = representation(&app, &project, domain);
+        shown.withdrawal = pending.find(WITHDRAWN, domain.name.as_str());
+        show_turn(&mut shown, &turns);
+        shown
     };
     let (list, next) = view::page(&found, limit, |domain| domain.name.to_string(), show);
     let allocated = app.core.settings.plans.of(project.plan).domains;
@@ -147,13 +179,13 @@ async fn load(app: &App, id: &ProjectRef, name: &str) -> Result<Domain, ApiError
     found.ok_or_else(no_domain)
 }
 
-/// The same in a writing transaction, also while it is being removed.
+/// The same within a writing transaction; also a domain that is being removed.
 async fn find_any(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Domain, ApiError> {
     let name = Hostname::parse(name).map_err(|_| no_domain())?;
     domains::find_domain(write.connection(), project, &name).await?.ok_or_else(no_domain)
 }
 
-/// The same, unless it is being removed.
+/// The same, except a domain that is being removed.
 async fn find(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Domain, ApiError> {
     let domain = find_any(write, project, name).await?;
     if domain.removal.is_some() {
@@ -162,7 +194,7 @@ async fn find(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Dom
     Ok(domain)
 }
 
-/// 404.
+/// The refusal for an unknown domain.
 fn no_domain() -> ApiError {
     Code::DomainNotFound.refuse("The project has no domain of this name.").into()
 }
@@ -189,7 +221,7 @@ async fn events(
     Ok(projects::events_page(&events, &actor))
 }
 
-/// A domain, as callers see it.
+/// A domain as JSON.
 fn representation(app: &App, project: &ProjectRecord, domain: &Domain) -> types::Domain {
     let redirect = domain.redirect.as_ref().map(|rule| types::Redirect {
         to: rule.to.as_str().to_owned(),
@@ -222,7 +254,7 @@ fn problem(problem: &Problem) -> types::Problem {
     types::Problem { code, severity, who, message, expected, observed, place, fix, retry_at }
 }
 
-/// The value of `ETag` for a domain: another one whenever anything that is shown is another.
+/// The value of `ETag` for a domain: it changes with every field that is shown.
 fn etag_of(shown: &types::Domain) -> String {
     // Members in the order of their names.
     let digest = digest(&SHA256, json!(shown).to_string().as_bytes());
@@ -235,7 +267,7 @@ fn is_apex(app: &App, domain: &Domain) -> bool {
     })
 }
 
-/// The records the owner is to create, as their provider's form wants them.
+/// The records that the owner must create, in the form that DNS providers ask for.
 fn records(app: &App, project: &ProjectRecord, domain: &Domain) -> Vec<Record> {
     let Ok(attachable) = app.core.settings.attachable(domain.name.as_str()) else {
         return Vec::new();
@@ -293,6 +325,7 @@ fn certificate(state: &CertificateState) -> types::Certificate {
         not_after: state.not_after.map(Rfc3339::from),
         key_type: state.key_type.clone(),
         renew_at: state.renew_at.map(Rfc3339::from),
+        queue: None,
         attempts: state.attempts,
         last_error: state.last_error.clone(),
         next_attempt_at: state.next_attempt_at.map(Rfc3339::from),

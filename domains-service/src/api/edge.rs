@@ -1,4 +1,4 @@
-//! For gateways: the change stream and their reports. For operators: what the gateways are up to.
+//! For gateways: the change stream and their reports. For operators: the state of the gateways.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use chassis::openapi::Method;
 use chassis::refusal::Refusal;
 use chassis::shutdown::Shutdown;
 use chassis::sql::UnreadableRows;
-use contract::feed::{InvalidMark, NodeReport, Revision};
+use contract::feed::{InvalidMark, NodeReport, Revision, UNSERVED_MAX};
+use contract::hostname::Hostname;
 use contract::usage::{BANS_MAX, KEY_USES_MAX, KeyReport, KeyUse, USAGE_PROJECTS_MAX, UsageReport};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -33,7 +34,7 @@ use crate::store::log::claim::Claim;
 use crate::store::rows::Table;
 use crate::withdrawals;
 
-/// What gateways do.
+/// Operations for gateways.
 pub(super) const OPERATIONS: &[Operation] = &[
     Operation::internal("followFeed", Method::Get, "/internal/edge/feed", |get| on(get, feed)),
     Operation::internal("reportNode", Method::Post, "/internal/edge/nodes", |post| on(post, report)),
@@ -46,7 +47,7 @@ const STATUS: Operation = Operation::internal("showStatus", Method::Get, "/inter
 const WITHDRAWALS: Operation =
     Operation::internal("listWithdrawals", Method::Get, "/internal/withdrawals", |get| on(get, withdrawals));
 
-/// What operators ask of the edge.
+/// Operations on the edge, for operators.
 pub(super) const OF_OPERATORS: &[Operation] = &[NODES, STATUS, WITHDRAWALS];
 
 /// Withdrawals in the operators' list.
@@ -55,8 +56,8 @@ const WITHDRAWALS_SHOWN_MAX: i64 = 200;
 /// The longest name of a node.
 const NODE_BYTES_MAX: usize = 128;
 
-/// `GET /internal/edge/feed?node=ID&after=REVISION&mark=MARK&keyring=1&whole=1`: frames, for ever; with the gateway's
-/// keys for one that asks for them, and with a snapshot first for one that wants the whole. Refuses a follower of
+/// `GET /internal/edge/feed?node=ID&after=REVISION&mark=MARK&keyring=1&whole=1`: frames without end; with the gateway's
+/// keys if `keyring` is given, and with a snapshot first if `whole` is given. Refuses a follower of
 /// another history.
 pub(super) async fn feed(
     State(app): State<Arc<App>>,
@@ -67,7 +68,7 @@ pub(super) async fn feed(
 ) -> Result<Response, ApiError> {
     let node = params.text("node").unwrap_or_default().to_owned();
     if node.is_empty() || node.len() > NODE_BYTES_MAX {
-        return Err(Code::InvalidQuery.refuse("Say who follows: node=NAME.").into());
+        return Err(Code::InvalidQuery.refuse("Name the gateway's process: node=NAME.").into());
     }
     let node = edge.node(&node);
     let after = Revision(params.value("after", 0, "a revision")?);
@@ -86,7 +87,7 @@ pub(super) async fn feed(
     }
     let Some(permit) = permits.take(&edge.digest) else {
         return Err(Code::StorageUnavailable
-            .refuse("The maximum number of gateways follow the changes. Retry later.")
+            .refuse("The maximum number of gateways is connected. Retry later.")
             .into());
     };
     let (pieces, waiting) = mpsc::channel(PIECES_WAITING_MAX);
@@ -97,8 +98,8 @@ pub(super) async fn feed(
     tokio::spawn(async move {
         let _permit = permit;
         match feed::serve(follower, shutdown).await {
-            Ok(()) | Err(Ended::Left) => tracing::debug!(node, "a follower left"),
-            Err(error) => tracing::warn!(node, %error, "a follower was dropped"),
+            Ok(()) | Err(Ended::Left) => tracing::debug!(node, "a gateway closed its change stream"),
+            Err(error) => tracing::warn!(node, %error, "ended a gateway's change stream; it reconnects"),
         }
     });
     let headers = [(header::CONTENT_TYPE, "application/x-ndjson"), (header::CACHE_CONTROL, "no-store")];
@@ -116,16 +117,16 @@ fn refuse_history(app: &App, node: &str, after: Revision, newest: Revision) -> R
         node,
         revision = after.0,
         newest = newest.0,
-        "a gateway that followed another history of the database was refused. It serves what it knew. Put the right \
-         database back, or run `tollhouse node accept`"
+        "refused a gateway: this database lacks the revision that it applied last. It serves its last good state. \
+         Restore the right database, or run `tollhouse node accept`"
     );
     let message = format!("This database has no revision {after} with this mark; its newest revision is {newest}.");
     Code::History.refuse(message)
 }
 
-/// `POST /internal/edge/nodes`: how far a gateway has come. What cannot be is refused: a revision that there is not,
-/// one of another history, and one process more than its credential may have. A revision of which the log keeps no mark
-/// any more counts as nothing applied.
+/// `POST /internal/edge/nodes`: the revision that a gateway has applied. Refuses impossible reports: an unknown revision,
+/// one of another history, or too many processes with one credential. A revision whose mark the log no longer keeps
+/// counts as nothing applied.
 pub(super) async fn report(
     State(app): State<Arc<App>>,
     Extension(permits): Extension<Arc<Permits>>,
@@ -140,8 +141,9 @@ pub(super) async fn report(
     if report.place.as_deref().is_some_and(|place| !is_place(place)) {
         return Err(Code::InvalidBody.refuse("place is 16 hexadecimal digits.").into());
     }
-    let report = NodeReport { node: edge.node(&report.node), ..report };
+    let mut report = NodeReport { node: edge.node(&report.node), ..report };
     admit(&app, &permits, &edge, &report.node).await?;
+    look_at(&app, &std::mem::take(&mut report.unserved)).await;
     let report = match app.core.store.claim(&report).await? {
         Claim::Held => report,
         Claim::Unproven => report.of_nothing(),
@@ -156,14 +158,32 @@ pub(super) async fn report(
     Ok(http::StatusCode::NO_CONTENT.into_response())
 }
 
-/// Refuses a process that would be one too many with its credential.
+/// Makes inactive domains of these names due: visitors use them already, so their records may be right.
+async fn look_at(app: &App, unserved: &[Hostname]) {
+    for name in unserved.iter().take(UNSERVED_MAX) {
+        let result = match app.core.store.make_due_for_visitors(name).await {
+            Ok(true) => {
+                app.issuing.wake.notify_one();
+                "due"
+            }
+            Ok(false) => "not_due",
+            Err(error) => {
+                tracing::debug!(domain = %name, %error, "cannot make the domain of a handshake due");
+                "failed"
+            }
+        };
+        app.core.metrics.handshake_checks.with_label_values(&[result]).inc();
+    }
+}
+
+/// Refuses a process beyond the maximum of its credential.
 async fn admit(app: &App, permits: &Permits, edge: &Credential, node: &str) -> Result<(), ApiError> {
     if app.gateways.nodes.knows(node) {
         return Ok(());
     }
     let _permit = permits.to_report(&edge.digest).await.ok_or_else(too_many_reports)?;
     if let Err(error) = app.gateways.load_processes(&app.core.store).await {
-        tracing::debug!(%error, "the processes on record could not be read; those that were seen lately are counted");
+        tracing::debug!(%error, "cannot read the list of gateway processes; counting those that reported lately");
     }
     if app.gateways.nodes.has_room_for(node) {
         return Ok(());
@@ -171,33 +191,33 @@ async fn admit(app: &App, permits: &Permits, edge: &Credential, node: &str) -> R
     tracing::warn!(
         node,
         processes_max = NODES_OF_ONE_MAX,
-        "a process of a gateway was refused: as many with its credential are on record as may be. If you do not know them, \
-         run `tollhouse node revoke`"
+        "refused a gateway process: the maximum of processes is registered with its credential. If you do not know \
+         these processes, run `tollhouse node revoke`"
     );
-    let message = format!("{NODES_OF_ONE_MAX} processes with this credential are on record; no other is taken.");
+    let message = format!("{NODES_OF_ONE_MAX} processes are registered with this credential, the maximum.");
     Err(Code::TooManyProcesses.refuse(message).into())
 }
 
-/// The refusal for a report of a revision that there is not.
+/// The refusal for a report of an unknown revision.
 fn refuse_revision(app: &App, report: &NodeReport) -> ApiError {
     app.gateways.nodes.invalidate(&report.node);
     app.gateways.nodes.refused_history(&report.node);
     tracing::warn!(
         node = report.node,
         revision = report.applied.0,
-        "a gateway's report was refused: there is no such revision. From now on withdrawals wait for it. If the database \
-         was not put back, its credential may be stolen: run `tollhouse node revoke`"
+        "refused a gateway's report: its revision does not exist. Withdrawals wait for this gateway. If no older \
+         database was restored, its credential may be stolen: run `tollhouse node revoke`"
     );
-    Code::UnknownRevision.refuse(format!("There is no revision {}.", report.applied)).into()
+    Code::UnknownRevision.refuse(format!("The database has no revision {}.", report.applied)).into()
 }
 
-/// Whether this is the identity of a data directory.
+/// Whether this is the valid identity of a data directory.
 fn is_place(place: &str) -> bool {
     place.len() == 16 && place.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// `POST /internal/edge/usage`: the requests a gateway has counted, for the dashboard. What there is no room for is
-/// refused.
+/// `POST /internal/edge/usage`: the requests that a gateway has counted, for the dashboard. Refuses what exceeds the
+/// maximum.
 pub(super) async fn usage(
     State(app): State<Arc<App>>,
     Extension(permits): Extension<Arc<Permits>>,
@@ -219,8 +239,8 @@ pub(super) async fn usage(
     taken(&node, has_room, "usage")
 }
 
-/// `POST /internal/edge/keys`: the keys a gateway has seen, and the bans it knows. Bans that there is no room for are
-/// refused.
+/// `POST /internal/edge/keys`: the last use of keys, and the bans that a gateway knows. Refuses bans beyond the
+/// maximum.
 pub(super) async fn take_keys(
     State(app): State<Arc<App>>,
     Extension(permits): Extension<Arc<Permits>>,
@@ -250,7 +270,7 @@ fn too_many_reports() -> ApiError {
     Code::StorageUnavailable.refuse(message).with_header(header::RETRY_AFTER, "1").into()
 }
 
-/// The answer to a report: a refusal where there was no room for something in it. What there was room for is taken.
+/// The response to a report: a refusal if a part of it exceeded a maximum. The other parts are stored.
 fn taken(node: &str, has_room: bool, what: &'static str) -> Result<Response, ApiError> {
     if has_room {
         return Ok(http::StatusCode::NO_CONTENT.into_response());
@@ -258,10 +278,10 @@ fn taken(node: &str, has_room: bool, what: &'static str) -> Result<Response, Api
     tracing::warn!(
         node,
         what,
-        "a report of a gateway was refused: as many processes as may be have reported the same, with its credential or in all. \
-         If you do not know them, run `tollhouse node revoke`"
+        "refused a gateway's report: the maximum of processes, of its credential or of all gateways, has reported. If \
+         you do not know these processes, run `tollhouse node revoke`"
     );
-    let message = format!("There is no room for the {what} of one more process. What there was room for is taken.");
+    let message = format!("Too many processes report {what}. Reports of earlier processes are kept.");
     Err(Code::TooManyProcesses.refuse(message).into())
 }
 
@@ -283,7 +303,7 @@ pub(super) async fn nodes(State(app): State<Arc<App>>) -> Result<Response, ApiEr
     Ok(axum::Json(GatewayProcesses { revision, nodes: nodes.collect() }).into_response())
 }
 
-/// `GET /internal/withdrawals`: what a gateway may serve still, the oldest first, at most [`WITHDRAWALS_SHOWN_MAX`].
+/// `GET /internal/withdrawals`: withdrawals that a gateway has not confirmed, oldest first, at most [`WITHDRAWALS_SHOWN_MAX`].
 pub(super) async fn withdrawals(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let total: i64 = app.core.store.count_withdrawals().await?.iter().map(|counted| counted.count).sum();
     let found = app.core.store.withdrawals(WITHDRAWALS_SHOWN_MAX).await?;
@@ -331,7 +351,7 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, ApiE
     .into_response())
 }
 
-/// Rows shown to operators at once.
+/// Maximum of rows in lists for operators.
 const UNREADABLE_SHOWN: usize = 100;
 
 fn unreadable_rows(unreadable: &UnreadableRows) -> serde_json::Value {

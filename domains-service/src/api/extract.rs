@@ -1,4 +1,4 @@
-//! Reading requests: every way a request can be malformed is an Error body.
+//! Reads requests. Every malformed request gets an Error body.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,30 +26,30 @@ use crate::project::ProjectRef;
 /// The largest request body, in bytes: the largest report of a gateway fits.
 pub(crate) const BODY_BYTES_MAX: usize = contract::usage::REPORT_BYTES_MAX;
 
-/// Where a page begins of a list that goes by names.
+/// The cursor of a list that is ordered by name.
 pub(super) const CURSOR: Parameter = Parameter::query("cursor", CURSOR_MEANS, || json!({ "type": "string" }));
 
-/// Where a page begins of a list that goes by the moment at which things were made.
+/// The cursor of a list that is ordered by time of creation.
 pub(super) const MOMENT_CURSOR: Parameter = Parameter::query(
     "cursor",
     CURSOR_MEANS,
     || json!({ "type": "string", "pattern": "^[1-9][0-9]{0,14}\\.[A-Za-z0-9_-]{1,40}$" }),
 );
 
-/// Where a page begins of a list that is numbered.
+/// The cursor of a list that is ordered by number.
 pub(super) const NUMBER_CURSOR: Parameter =
     Parameter::query("cursor", CURSOR_MEANS, || json!({ "type": "string", "pattern": "^[1-9][0-9]{0,17}$" }));
 
 const CURSOR_MEANS: &str = "`next_cursor` of the page before.";
 
-/// How long a page is.
+/// The number of items of a page.
 pub(super) const LIMIT: Parameter = Parameter::query(
     "limit",
     "Items of a page.",
     || json!({ "type": "integer", "minimum": 1, "maximum": 200, "default": 50 }),
 );
 
-/// Reads the whole body, of at most so many bytes. Each listener checks credentials on both sides of this layer: before it,
+/// Reads the whole body, up to a maximum. Each listener checks credentials on both sides of this layer: before it,
 /// so that a stranger cannot hold a connection, and after it, because a credential can be revoked while the body is on its way.
 pub(crate) async fn whole_body(State(bytes_max): State<usize>, request: Request, next: Next) -> Response {
     match body::whole(request, bytes_max).await {
@@ -77,16 +77,16 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
         let must_say = *request.method() == Method::PATCH;
         let bytes = to_bytes(request.into_body(), BODY_BYTES_MAX).await.map_err(|_| of_body(BodyError::Broken))?;
         if bytes.is_empty() && must_say {
-            return Err(Code::InvalidBody.refuse("Say what to change, as a JSON object.").into());
+            return Err(Code::InvalidBody.refuse("Send the changes as a JSON object.").into());
         }
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
-        chassis::json::object(text).map(Self).map_err(|error| {
-            Code::InvalidBody.refuse(format!("The body is not what is expected here: {error}.")).into()
-        })
+        chassis::json::object(text)
+            .map(Self)
+            .map_err(|error| Code::InvalidBody.refuse(format!("The body is invalid: {error}.")).into())
     }
 }
 
-/// For how many seconds an old secret goes on working beside its successor: `asked`, from 0 to `max`.
+/// Seconds for which an old secret stays valid beside the new one: `asked`, from 0 to `max`.
 pub(super) fn overlap(asked: Option<i64>, default: u32, max: u32) -> Result<u32, ApiError> {
     let seconds = asked.map_or(Some(default), |seconds| u32::try_from(seconds).ok());
     seconds
@@ -94,8 +94,8 @@ pub(super) fn overlap(asked: Option<i64>, default: u32, max: u32) -> Result<u32,
         .ok_or_else(|| Code::InvalidBody.refuse(format!("overlap_seconds is a whole number from 0 to {max}.")).into())
 }
 
-/// Refuses a text that people are to read, in lists, on terminals and on pages, when it is too long for that or could
-/// deceive them.
+/// Refuses a text for lists, terminals and pages if it is too long or contains characters that could
+/// deceive readers.
 pub(super) fn name_text(field: &str, text: &str, characters_max: usize) -> Result<(), ApiError> {
     if text.chars().count() > characters_max {
         return Err(Code::InvalidBody.refuse(format!("{field} has at most {characters_max} characters.")).into());
@@ -132,12 +132,12 @@ impl<const N: usize, S: Send + Sync> FromRequestParts<S> for Path<N> {
     }
 }
 
-/// The project that a path names, for an actor with the scope of the operation: everything under `/projects/{project}`.
+/// The project in a path, for an actor with the scope of the operation: all operations under `/projects/{project}`.
 /// The rest of a request is read afterwards.
 pub(super) struct Authorised<const N: usize = 0> {
     /// The service.
     pub(super) app: Arc<App>,
-    /// Who calls.
+    /// The caller.
     pub(super) actor: Actor,
     /// The project.
     pub(super) project: ProjectRef,
@@ -179,7 +179,7 @@ impl Params {
         }
     }
 
-    /// Where a page of a list begins that goes backwards from the newest number: the `cursor`, or behind all.
+    /// The start of a page, newest number first: the `cursor`, or the newest.
     pub(super) fn number_cursor(&self) -> Result<i64, ApiError> {
         /// The numbers that [`NUMBER_CURSOR`] describes: at most 18 digits, and no second spelling of any.
         const NUMBER_MAX: i64 = 999_999_999_999_999_999;
@@ -189,7 +189,7 @@ impl Params {
         number.filter(|number| number.to_string() == text).ok_or_else(wrong)
     }
 
-    /// Where a page of a list begins that goes by the moment at which things were made: the `cursor`, or before all.
+    /// The start of a page in order of creation: the `cursor`, or the oldest.
     pub(super) fn moment_cursor(&self) -> Result<(i64, String), ApiError> {
         let Some(text) = self.text("cursor") else { return Ok((i64::MIN, String::new())) };
         let parts = text.split_once('.').and_then(|(at, id)| Some((at.parse().ok()?, id.to_owned())));
@@ -222,7 +222,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
     }
 }
 
-/// The cursor of the page behind what was made at this moment under this id.
+/// The cursor of the page after the item created at this time with this id.
 pub(super) fn moment_cursor(at: UnixMillis, id: &str) -> String {
     format!("{}.{id}", at.0)
 }

@@ -1,4 +1,4 @@
-//! API keys: create, list, rotate, revoke. A key is shown once, in the answer that makes it.
+//! API keys: create, list, rotate, revoke. A key is shown once, in the response that creates it.
 
 use axum::response::{IntoResponse, Response};
 use axum::routing::on;
@@ -27,10 +27,10 @@ use crate::withdrawals::{self, PendingWithdrawals};
 /// Keys of one project that may be used at the same time.
 const KEYS_PER_PROJECT_MAX: u64 = 100;
 
-/// Keys of one project that are revoked or expired and still listed; beyond that the oldest are forgotten.
+/// Revoked or expired keys of one project that are still listed; beyond that the oldest are deleted.
 const KEYS_GONE_MAX: i64 = 400;
 
-/// What callers do with keys.
+/// Operations on keys.
 pub(super) const OPERATIONS: &[Operation] = &[LIST, CREATE, ROTATE, REVOKE];
 
 const LIST: Operation = Operation {
@@ -103,7 +103,7 @@ pub(super) async fn create(
         return Err(Code::InvalidBody.refuse("expires_at lies in the past.").into());
     }
     if !actor.may_grant(&scopes) {
-        return Err(Code::ScopeNotGrantable.refuse("A key cannot give scopes that it does not have.").into());
+        return Err(Code::ScopeNotGrantable.refuse("A key cannot grant scopes that it does not have.").into());
     }
     let mut write = app.core.store.write().await?;
     project_exists(&mut write, &project).await?;
@@ -134,7 +134,7 @@ pub(super) async fn list(Authorised { app, project, .. }: Authorised, params: Pa
     Ok(axum::Json(Keys { keys, next_cursor: next }).into_response())
 }
 
-/// `POST …/keys/{id}/rotate`: a new key like the old one, which goes on working for a while. `rotated.withdrawal` names the
+/// `POST …/keys/{id}/rotate`: a new key like the old one, which stays valid for a while. `rotated.withdrawal` names the
 /// gateways that may accept the old one for longer.
 pub(super) async fn rotate(
     Authorised { app, actor, project, rest: [key], .. }: Authorised<1>,
@@ -153,7 +153,7 @@ pub(super) async fn rotate(
         return Err(Code::RecordUnreadable.refuse(message).into());
     }
     if !actor.may_grant(&old.scopes) {
-        return Err(Code::ScopeNotGrantable.refuse("A key cannot rotate one that may do more than itself.").into());
+        return Err(Code::ScopeNotGrantable.refuse("A key cannot rotate a key with more scopes than its own.").into());
     }
     room_for_one(&mut write, &project, u64::from(overlap == 0)).await?;
     let (new, secret) =
@@ -181,8 +181,8 @@ pub(super) async fn rotate(
     Ok(created(&new, &secret, Some(pending_view(&pending, &old))))
 }
 
-/// `DELETE …/keys/{id}`: 204 once no gateway accepts the key any more; 202 naming those that may, also when it is asked for
-/// again. Revoking twice is revoked.
+/// `DELETE …/keys/{id}`: 204 once no gateway accepts the key any more; 202 with the names of those that may, also when the
+/// request is repeated.
 pub(super) async fn revoke(
     Authorised { app, actor, project, rest: [key], .. }: Authorised<1>,
 ) -> Result<Response, ApiError> {
@@ -190,7 +190,7 @@ pub(super) async fn revoke(
     let mut write = app.core.store.write().await?;
     let mut key = find(&mut write, &project, &key).await?;
     if !actor.may_grant(&key.scopes) {
-        return Err(Code::ScopeNotGrantable.refuse("A key cannot revoke one that may do more than itself.").into());
+        return Err(Code::ScopeNotGrantable.refuse("A key cannot revoke a key with more scopes than its own.").into());
     }
     let id = key.id.clone();
     let withdrawal = (&[What::Key][..], id.as_str());
@@ -265,7 +265,7 @@ fn no_project() -> chassis::refusal::Refusal {
     Code::ProjectNotFound.refuse("There is no such project.")
 }
 
-/// Whether the project may have one more key while `leaving` others go. Makes room among those that are gone.
+/// Whether the project may have one more key when `leaving` of its keys end. Deletes the oldest ended keys beyond the maximum.
 async fn room_for_one(write: &mut Write, project: &ProjectRef, leaving: u64) -> Result<(), ApiError> {
     let now = write.now().to_seconds();
     for gone in keys::keys_beyond(write.connection(), project, KEYS_GONE_MAX, now).await? {
@@ -284,7 +284,7 @@ fn created(made: &KeyRecord, secret: &PresentedKey, rotated: Option<Key>) -> Res
     (StatusCode::CREATED, [(http::header::CACHE_CONTROL, "no-store")], axum::Json(body)).into_response()
 }
 
-/// A key, with its end while a gateway has not acknowledged it: it was revoked, or ends sooner than before.
+/// A key; with its withdrawal until every gateway has confirmed its revocation or its earlier end.
 fn pending_view(pending: &PendingWithdrawals, key: &KeyRecord) -> Key {
     view(key, pending.find(&[What::Key], key.id.as_str()))
 }

@@ -18,7 +18,7 @@ use crate::sessions;
 use crate::store::credentials::Credential;
 use dashboard::LABEL;
 
-/// What operators ask of the dashboard.
+/// Operations on the dashboard, for operators.
 pub(super) const OPERATIONS: &[Operation] =
     &[Operation::internal("makeDashboardLink", Method::Post, "/internal/dashboard-links", |post| on(post, make))];
 

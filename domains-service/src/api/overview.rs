@@ -21,7 +21,7 @@ const BANS_SHOWN: usize = 20;
 
 const SHOW: Operation = Operation::internal("showOverview", Method::Get, "/internal/overview", |get| on(get, show));
 
-/// What operators ask of all projects together.
+/// Operations on all projects together, for operators.
 pub(super) const OPERATIONS: &[Operation] = &[SHOW];
 
 /// `GET /internal/overview`.

@@ -1,4 +1,4 @@
-//! Projects: created, changed and deployed by operators, seen by their callers.
+//! Projects: operators create, change and deploy them; keys can read their own.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ use crate::store::withdrawals::What;
 use crate::store::{StoreError, Write, domains};
 use crate::withdrawals::{self, PendingWithdrawals};
 
-/// What callers do with their project.
+/// Operations on a project, for its keys.
 pub(super) const OPERATIONS: &[Operation] = &[SHOW, EVENTS, ACME_ACCOUNT];
 
 const SHOW: Operation = Operation {
@@ -66,11 +66,11 @@ const ACME_ACCOUNT: Operation = Operation {
 
 const ALL: Operation = Operation::internal("listProjects", Method::Get, "/internal/projects", |get| on(get, list));
 
-/// What operators do with all projects.
+/// Operations on all projects, for operators.
 pub(super) const OF_ALL: &[Operation] =
     &[ALL, Operation::internal("createProject", Method::Post, "/internal/projects", |post| on(post, create))];
 
-/// What operators alone do in one project.
+/// Operations on one project, for operators only.
 pub(super) const OF_OPERATORS: &[Operation] = &[
     Operation::internal("changeProject", Method::Patch, "/internal/projects/{project}", |patch| on(patch, change)),
     Operation::internal("deployProject", Method::Post, "/internal/projects/{project}/deploy", |post| on(post, deploy)),
@@ -112,16 +112,18 @@ pub(super) async fn create(
     let name: ProjectId = wanted.id.parse().map_err(|error| invalid("id", error))?;
     let upstream: UpstreamName = wanted.upstream.parse().map_err(|error| invalid("upstream", error))?;
     if RESERVED_LABELS.contains(&name.as_str()) {
-        return Err(Code::ProjectReserved.refuse("The platform itself speaks at this name; choose another.").into());
+        return Err(Code::ProjectReserved.refuse("The platform uses this name. Choose another name.").into());
     }
     if app.core.settings.platform.child(name.as_str()).is_err() {
-        return Err(Code::InvalidProject.refuse("The project's hostname would be too long.").into());
+        return Err(Code::InvalidProject
+            .refuse("The project's hostname would have more than 253 characters. Choose a shorter name.")
+            .into());
     }
     // One whose record is damaged keeps its name.
     app.core.store.repair_projects(Some(&name)).await?;
     let mut write = app.core.store.write().await?;
     if projects::find_named(write.connection(), &name).await?.is_some() {
-        return Err(Code::ProjectExists.refuse("There is a project of this name.").into());
+        return Err(Code::ProjectExists.refuse("A project of this name exists.").into());
     }
     let now = write.now();
     let salt = chassis::random::bytes::<16>()?;
@@ -194,10 +196,10 @@ pub(super) async fn show(Authorised { app, project: id, .. }: Authorised) -> Res
     response(&app, &project).await
 }
 
-/// What of a project that goes on is withdrawn.
+/// Withdrawals of a project that stays served.
 const WITHDRAWN: &[What] = &[What::Suspension, What::Access, What::Upstream, What::Cors];
 
-/// A project as an answer, with what of it was withdrawn while a gateway has not acknowledged it.
+/// A project as a response, with the withdrawals that a gateway has not confirmed.
 async fn response(app: &App, project: &ProjectRecord) -> Result<Response, ApiError> {
     let mut shown = view::project(app, project);
     let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &project.id.uid).await?;
@@ -221,7 +223,7 @@ pub(super) struct ProjectChange {
     hsts: Field<Hsts>,
 }
 
-/// `PATCH /internal/projects/{project}`: 202 while a gateway may serve what a change has withdrawn.
+/// `PATCH /internal/projects/{project}`: 202 while a gateway may still serve the previous state.
 pub(super) async fn change(
     Authorised { app, actor, project: id, .. }: Authorised,
     Json(change): Json<ProjectChange>,
@@ -264,7 +266,7 @@ pub(super) async fn change(
     Ok(answer)
 }
 
-/// Commits a change of a project and waits for the gateways. Whether one may serve what this change or an earlier one
+/// Commits a change of a project and waits for the gateways. Returns whether one may still serve what this change or an earlier one
 /// has withdrawn.
 async fn spread(
     app: &App,
@@ -297,7 +299,7 @@ async fn spread(
     Ok(acknowledged.is_some_and(|acknowledged| !acknowledged.lagging.is_empty()))
 }
 
-/// `POST /internal/projects/{project}/deploy`: notes a successful deploy, from which on the project is served.
+/// `POST /internal/projects/{project}/deploy`: records a successful deploy; the project is served from then on.
 pub(super) async fn deploy(Authorised { app, actor, project: id, .. }: Authorised) -> Result<Response, ApiError> {
     let mut write = app.core.store.write().await?;
     let now = write.now();
@@ -333,7 +335,7 @@ pub(super) fn events_page(events: &[Event], actor: &Actor) -> Response {
     axum::Json(Events { events, next_cursor }).into_response()
 }
 
-/// `GET /v1/acme-account`: what a customer may put into their CAA records.
+/// `GET /v1/acme-account`: the values for a customer's CAA records.
 pub(super) async fn acme_account(State(app): State<Arc<App>>) -> Response {
     let identities = app.issuing.authorities.caa();
     let accounts = identities.iter().map(|identity| {

@@ -1,8 +1,8 @@
-//! The end of a project, in three steps: removed, kept for a while, erased.
+//! Removal of a project, in three steps: removed, kept for a while, erased.
 //!
-//! Removed means that its keys and its traffic stop at once and its name is free. A new project of the name has
-//! another identity and sees nothing of this one. Until the time is over an operator can restore it;
-//! then, or at once when asked, everything of it is erased here, and the other services do the same.
+//! After the removal, its keys and its traffic stop at once and its name is free. A new project of the name has
+//! another identity and sees no data of the old one. An operator can restore the old one until its restore period ends;
+//! then, or at once on request, all its data is erased here, and the other services do the same.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,11 +28,11 @@ use crate::store::withdrawals::What;
 use crate::store::{domains, keys};
 use crate::withdrawals::{self, PendingWithdrawals};
 
-/// On projects that are removed.
+/// Operations on removed projects.
 pub(super) const OF_ALL: &[Operation] =
     &[Operation::internal("listRemovedProjects", Method::Get, "/internal/removed-projects", |get| on(get, list))];
 
-/// On one project.
+/// Operations on one project.
 pub(super) const OF_ONE: &[Operation] = &[
     Operation::internal("deleteProject", Method::Delete, "/internal/projects/{project}", |delete| on(delete, remove)),
     Operation::internal("restoreProject", Method::Post, "/internal/projects/{project}/restore", |post| {
@@ -41,7 +41,7 @@ pub(super) const OF_ONE: &[Operation] = &[
 ];
 
 /// `DELETE /internal/projects/{project}?now=bool`: keys and traffic stop, the name is free, and the data is kept until
-/// its time is over; with `now` it is erased at once, together with the data of earlier projects of the name.
+/// its restore period ends; with `now` it is erased at once, together with the data of earlier projects of the name.
 pub(super) async fn remove(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Actor>,
@@ -87,8 +87,8 @@ pub(super) async fn remove(
     Ok(view::removed(&acknowledged, took.min(Duration::from_mins(1))))
 }
 
-/// `POST /internal/projects/{project}/restore`: the project of this name that was removed last is there again, with its
-/// keys, its data and its webhooks. Its domains are verified anew: they may belong to another project by now.
+/// `POST /internal/projects/{project}/restore`: restores the project of this name that was removed last, with its
+/// keys, data and webhooks. Its domains are verified again: they may belong to another project by now.
 pub(super) async fn restore(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Actor>,
@@ -98,7 +98,7 @@ pub(super) async fn restore(
     let mut write = app.core.store.write().await?;
     let now = write.now();
     if find_named(write.connection(), &name).await?.is_some() {
-        let message = "There is a project of this name. Remove it first; both are kept then.";
+        let message = "A project of this name exists. Remove it first; both are kept then.";
         return Err(Code::ProjectExists.refuse(message).into());
     }
     let removed = find_removed(write.connection(), &name).await?;

@@ -1,5 +1,5 @@
-//! For other services of the platform: their events for webhooks, the projects there are and those to erase, and the keys
-//! that they trust. Each has a credential of its own.
+//! For other services of the platform: accepts their events for webhooks, tells which projects exist and which to erase, and
+//! publishes the keys that they trust. Each has its own credential.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::store::credentials::Credential;
 use crate::store::{projects, webhooks};
 use crate::worker::EVENTS_MILLIS;
 
-/// What services do.
+/// Operations for services.
 pub(super) const OPERATIONS: &[Operation] = &[
     Operation::internal("takeOrderEvents", Method::Post, ORDER_EVENTS_PATH, |post| on(post, take_order_events)),
     Operation::internal("showTrust", Method::Get, TRUST_PATH, |get| on(get, trust)),
@@ -33,8 +33,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation::internal("confirmErasures", Method::Post, ERASURES_PATH, |post| on(post, erased)),
 ];
 
-/// `POST /internal/events/orders`: 204 when all of the events are on disk. They may come again, after an error with some
-/// of them on disk too; each is delivered once.
+/// `POST /internal/events/orders`: 204 when all events are on disk. A service may send events again, also after an error that
+/// stored some of them; each is delivered once.
 pub(super) async fn take_order_events(
     State(app): State<Arc<App>>,
     Extension(service): Extension<Credential>,
@@ -44,9 +44,9 @@ pub(super) async fn take_order_events(
         return Err(Code::InsufficientScope.refuse(format!("Events of orders come from {ORDERS_SERVICE}.")).into());
     }
     let events: OrderEvents = serde_json::from_slice(&body)
-        .map_err(|error| Code::InvalidBody.refuse(format!("These are no events: {error}.")))?;
+        .map_err(|error| Code::InvalidBody.refuse(format!("The body is not a list of events: {error}.")))?;
     if !events.is_sound() {
-        return Err(Code::InvalidBody.refuse("Something in these events is out of its bounds.").into());
+        return Err(Code::InvalidBody.refuse("A value of these events is out of bounds.").into());
     }
     for some in events.events.chunks(webhooks::EVENTS_PER_WRITE) {
         let mut write = app.core.store.write().await?;
@@ -56,8 +56,8 @@ pub(super) async fn take_order_events(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// `GET /internal/erasures`: projects that are erased here and must be erased by the service that asks, the oldest first.
-/// They are listed until the service confirms it.
+/// `GET /internal/erasures`: projects that are erased here and that the calling service must erase, oldest first.
+/// They stay listed until the service confirms them.
 pub(super) async fn erasures(
     State(app): State<Arc<App>>,
     Extension(service): Extension<Credential>,
@@ -66,14 +66,14 @@ pub(super) async fn erasures(
     Ok(axum::Json(Erasures { projects: app.core.store.erasures(&service.name, limit).await? }).into_response())
 }
 
-/// `POST /internal/erasures`: the service has erased these.
+/// `POST /internal/erasures`: the service confirms that it has erased these projects.
 pub(super) async fn erased(
     State(app): State<Arc<App>>,
     Extension(service): Extension<Credential>,
     body: Bytes,
 ) -> Result<Response, ApiError> {
     let done: Erasures = serde_json::from_slice(&body)
-        .map_err(|error| Code::InvalidBody.refuse(format!("These are no projects: {error}.")))?;
+        .map_err(|error| Code::InvalidBody.refuse(format!("The body is not a list of projects: {error}.")))?;
     let mut write = app.core.store.write().await?;
     for project in done.projects.iter().take(ERASURES_MAX) {
         projects::record_erased(write.connection(), project, &service.name).await?;
@@ -84,8 +84,8 @@ pub(super) async fn erased(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// `GET /internal/known-projects/{project}`: whether there is a project with this identity. One that is removed is not
-/// there, even while it is kept.
+/// `GET /internal/known-projects/{project}`: whether a project with this identity exists. A removed project does
+/// not, even while its data is kept.
 pub(super) async fn known_project(State(app): State<Arc<App>>, Path([project]): Path<1>) -> Result<Response, ApiError> {
     let project: Option<ProjectUid> = project.parse().ok();
     let found = match &project {
@@ -101,7 +101,10 @@ pub(super) async fn known_project(State(app): State<Arc<App>>, Path([project]): 
 /// `GET /internal/trust`: the keys that the service trusts.
 pub(super) async fn trust(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let identities = keyring::identities(&app.core, &app.gateways).await.map_err(|error| {
-        tracing::error!(error = format!("{error:#}"), "the keys of the gateways cannot be read");
+        tracing::error!(
+            error = format!("{error:#}"),
+            "cannot read the signing keys of the gateways; refusing a service that asks for them"
+        );
         Code::StorageUnavailable.refuse("The database does not answer.")
     })?;
     Ok(axum::Json(Trust { gateways: identities.public.clone(), operators: app.gateways.passes() }).into_response())

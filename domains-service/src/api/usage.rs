@@ -1,4 +1,4 @@
-//! What a project's keys have used, and what plans grant.
+//! The usage of a project's keys, and the limits of all plans.
 
 use axum::response::{IntoResponse, Response};
 use axum::routing::on;

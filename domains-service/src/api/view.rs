@@ -14,10 +14,10 @@ use crate::store::events::Event;
 use crate::store::projects::ProjectRecord;
 pub(super) use crate::text::rfc3339;
 
-/// How many gateways have stopped serving, and how long it took.
+/// The number of gateways that stopped serving, and the time it took.
 const EDGE_ACK: HeaderName = HeaderName::from_static("x-edge-ack");
 
-/// What a page of a list shows of its rows, and the cursor of the next page when this one is full.
+/// A page of a list: its rows as JSON, and the cursor of the next page if this one is full.
 pub(super) fn page<T, V>(
     rows: &[T],
     limit: i64,
@@ -53,13 +53,13 @@ pub(super) fn project(app: &App, project: &ProjectRecord) -> types::Project {
     }
 }
 
-/// An event, as its project's owner is shown it.
+/// An event, for the owner of its project.
 pub(super) fn event(event: &Event) -> types::Event {
     let Event { id, domain, kind, actor, client, gateway: _, detail, at } = event.clone();
     types::Event { id, kind, domain, actor, client, detail, at: at.into() }
 }
 
-/// An event, as operators are shown it: with the gateway that it came through.
+/// An event, for operators: with the gateway that it came through.
 pub(super) fn event_for_operators(event: &Event) -> Value {
     let mut shown = json!(self::event(event));
     if let Some(fields) = shown.as_object_mut() {

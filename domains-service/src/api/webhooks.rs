@@ -1,4 +1,4 @@
-//! Webhooks: receivers of the events of a project's domains and orders. A secret is shown once, in the answer that makes it.
+//! Webhooks: receivers of the events of a project's domains and orders. A secret is shown once, in the response that creates it.
 
 pub(crate) mod deliveries;
 
@@ -28,10 +28,10 @@ use crate::store::{Write, webhooks};
 use crate::webhook::endpoint::{WANTED_MAX, generate_secret};
 use crate::webhook::{DisabledReason, EVENTS, EndpointRecord, Wanted};
 
-/// Endpoints of one project.
+/// Maximum of webhooks of one project.
 pub(crate) const WEBHOOKS_PER_PROJECT_MAX: u64 = 20;
 
-/// What callers do with webhooks.
+/// Operations on webhooks.
 pub(super) const OPERATIONS: &[Operation] = &[LIST, CREATE, SHOW, CHANGE, REMOVE, ROTATE];
 
 const LIST: Operation = Operation {
@@ -86,7 +86,7 @@ const ROTATE: Operation = Operation {
     })
 };
 
-/// An operation of one who may see webhooks; the others differ from it.
+/// An operation that only reads webhooks; the others are derived from it.
 const fn reading(id: &'static str, path: &'static str, handler: Handler) -> Operation {
     Operation {
         tag: "webhooks",
@@ -158,8 +158,8 @@ pub(super) async fn show(
     Ok(axum::Json(view(&endpoint)).into_response())
 }
 
-/// `PATCH …/webhooks/{webhook}`. Switching one off fails what waits for it; switching it on sends what happens from
-/// then on.
+/// `PATCH …/webhooks/{webhook}`. Disabling a webhook fails its waiting deliveries; enabling it sends events that happen
+/// afterwards.
 pub(super) async fn change(
     Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>,
     Json(change): Json<WebhookChange>,
@@ -216,7 +216,7 @@ pub(super) async fn rotate(
     Ok(with_secret(StatusCode::OK, &endpoint, &secret))
 }
 
-/// `DELETE …/webhooks/{webhook}`, with everything that waits for it.
+/// `DELETE …/webhooks/{webhook}`, with its waiting deliveries.
 pub(super) async fn remove(
     Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>,
 ) -> Result<Response, ApiError> {
@@ -265,7 +265,7 @@ fn check(app: &App, url: Option<&str>, description: Option<&str>) -> Result<(), 
     description.map_or(Ok(()), |text| name_text("description", text, DESCRIPTION_CHARACTERS_MAX))
 }
 
-/// The endpoint, or 404, within a transaction. One that receives orders is there for actors who may see orders.
+/// The endpoint, or 404, within a transaction. One that receives orders exists only for actors who may read orders.
 async fn find(write: &mut Write, actor: &Actor, project: &ProjectRef, id: &str) -> Result<EndpointRecord, ApiError> {
     projects::find(write, project).await?;
     let endpoint = webhooks::find_webhook(write.connection(), project, id).await?.ok_or_else(no_webhook)?;

@@ -19,6 +19,17 @@ pub enum IssueError {
     /// The authority could not reach us under the name, or read something else there.
     #[error("the certificate authority could not verify the name: {0}")]
     Unreachable(String),
+    /// The authority could not connect to our edge, to which the name's records lead.
+    #[error("the certificate authority cannot reach our gateways: {message}")]
+    EdgeUnreachable {
+        /// When the next order is made.
+        until: UnixSeconds,
+        /// Its words.
+        message: String,
+    },
+    /// No gateway is live, so nothing would answer the authority. It was not asked.
+    #[error("no gateway is live; the order waits until one is")]
+    NoGateway,
     /// The authority reads CAA records that forbid it.
     #[error("CAA records forbid this certificate authority: {0}")]
     Caa(String),
@@ -26,12 +37,12 @@ pub enum IssueError {
     #[error("the certificate authority refuses the name: {0}")]
     Rejected(String),
     /// The mirror of the authority's limits has no room yet: the order waits in our queue.
-    #[error("the order waits at number {number} of our queue")]
+    #[error("the order waits in our queue, at place {number}")]
     Queued {
-        /// When the queue serves it.
-        until: UnixSeconds,
         /// Its number in the queue, from 1.
         number: i64,
+        /// Whether the limit is its owner's alone: of the project, the registered domain or the name.
+        is_own: bool,
     },
     /// The authority does not answer, or fails every request. This says nothing about the name.
     #[error("the certificate authority does not answer: {message}")]
@@ -57,6 +68,7 @@ impl IssueError {
         match self {
             Self::RateLimited { .. } => ProblemCode::CaRateLimited,
             Self::Unreachable(_) => ProblemCode::ChallengeUnreachable,
+            Self::EdgeUnreachable { .. } | Self::NoGateway => ProblemCode::EdgeUnavailable,
             Self::Caa(_) => ProblemCode::CaaForbids,
             Self::Rejected(_) => ProblemCode::CaRejected,
             Self::Queued { .. } => ProblemCode::CertQueued,
@@ -68,9 +80,24 @@ impl IssueError {
     pub(crate) fn until(&self) -> Option<UnixSeconds> {
         match self {
             Self::RateLimited { until, .. } => *until,
-            Self::Queued { until, .. } | Self::Away { until, .. } => Some(*until),
+            Self::EdgeUnreachable { until, .. } | Self::Away { until, .. } => Some(*until),
             _ => None,
         }
+    }
+
+    /// Whether it says nothing about the name: the order waits, and no attempt is used.
+    pub(crate) fn is_wait(&self) -> bool {
+        self.until().is_some() || self.is_turn()
+    }
+
+    /// Whether the name waits for its turn, in a queue of ours.
+    pub(crate) const fn is_turn(&self) -> bool {
+        matches!(self, Self::Queued { .. } | Self::NoGateway)
+    }
+
+    /// Whether the name keeps its place in our queue: the authority has not answered for it.
+    pub(crate) const fn keeps_place(&self) -> bool {
+        self.is_turn() || matches!(self, Self::Away { .. })
     }
 
     /// The text for the domain's owner. It contains no text of the network, the operating system or another server.
@@ -78,6 +105,8 @@ impl IssueError {
         match self {
             Self::RateLimited { .. } => "the certificate authority's rate limit is reached",
             Self::Unreachable(_) => "the certificate authority could not verify the name",
+            Self::EdgeUnreachable { .. } => "the certificate authority could not reach our gateways",
+            Self::NoGateway => "none of our gateways is connected",
             Self::Caa(_) => "CAA records forbid this certificate authority",
             Self::Rejected(_) => "the certificate authority refuses the name",
             Self::Queued { .. } => "the order waits in our queue",
@@ -88,7 +117,13 @@ impl IssueError {
     /// The authority's own words about the owner's name, which the owner needs for the fix. Every other text is for
     /// operators.
     pub(crate) fn verdict(&self) -> Option<String> {
-        let (Self::Unreachable(words) | Self::Caa(words) | Self::Rejected(words)) = self else { return None };
+        let (Self::Unreachable(words)
+        | Self::EdgeUnreachable { message: words, .. }
+        | Self::Caa(words)
+        | Self::Rejected(words)) = self
+        else {
+            return None;
+        };
         let shown = words.chars().map(|letter| if is_deceptive(letter) { ' ' } else { letter });
         Some(shown.take(VERDICT_LETTERS_MAX).collect())
     }

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::failure::IssueError;
 use super::reconcile::{Action, WAITING, due_at, is_with_authority, transition};
 use super::state::Status;
-use super::{CertificateState, CertificateStatus, Domain, Wait, schedule};
+use super::{CertificateState, CertificateStatus, Domain, schedule};
 use verification::problem::{Problem, ProblemCode};
 
 #[cfg(test)]
@@ -33,8 +33,8 @@ pub(crate) struct CertificateFacts {
 pub(crate) enum OrderResult {
     /// This certificate may be put into service.
     Issued(Box<CertificateBundle>, CertificateFacts),
-    /// The order continues at this time; this says nothing about the name.
-    Wait { until: UnixSeconds, why: IssueError },
+    /// The order waits; this says nothing about the name.
+    Wait(IssueError),
     /// An attempt of the name's failed.
     Failed {
         verdict: Verdict,
@@ -48,8 +48,8 @@ impl OrderResult {
     /// too; an authority that does not answer gets a second chance, because its order is in progress. A rate limit
     /// without an end is retried after growing pauses, like a failure.
     pub(crate) fn of(error: IssueError, attempts: u32) -> Self {
-        if let Some(until) = error.until() {
-            return Self::Wait { until, why: error };
+        if error.is_wait() {
+            return Self::Wait(error);
         }
         let next_authority = match &error {
             IssueError::Unreachable(_) => false,
@@ -74,8 +74,8 @@ pub(crate) enum Verdict {
 impl Verdict {
     /// Whether the order has ended at the authority, so that the next attempt begins a new one.
     const fn ends_order(&self) -> bool {
-        use IssueError::{Caa, Rejected, Unreachable};
-        matches!(self, Self::Unfit(_) | Self::Refused(Unreachable(_) | Caa(_) | Rejected(_)))
+        use IssueError::{Caa, EdgeUnreachable, Rejected, Unreachable};
+        matches!(self, Self::Unfit(_) | Self::Refused(Unreachable(_) | EdgeUnreachable { .. } | Caa(_) | Rejected(_)))
     }
 
     fn code(&self) -> ProblemCode {
@@ -104,10 +104,14 @@ pub(crate) enum AfterResult {
 
 /// One round over the authorities that may issue for a name, best first.
 pub(crate) struct Round {
-    /// Authorities that must not be asked yet.
-    waiting: BTreeMap<String, Wait>,
+    /// Authorities that must not be asked before a time.
+    waiting: BTreeMap<String, UnixSeconds>,
+    /// Whether the order waits for its turn in a queue of ours.
+    queued: bool,
     /// When the first unreachable authority is tried again.
     back_at: Option<UnixSeconds>,
+    /// Authorities that answered for this name, or may not issue for it: its wait for an order there is over.
+    answered: Vec<String>,
     /// The most informative result, its authority, and whether it counts as an attempt.
     said: Option<(String, Verdict, bool)>,
 }
@@ -115,17 +119,22 @@ pub(crate) struct Round {
 impl Round {
     /// Begins a round for a domain with this certificate.
     pub(crate) fn begin(certificate: &CertificateState) -> Self {
-        Self { waiting: certificate.waiting.clone(), back_at: None, said: None }
+        Self { waiting: certificate.waiting.clone(), queued: false, back_at: None, answered: Vec::new(), said: None }
     }
 
     /// Whether an authority must not be asked yet, and is skipped.
     pub(crate) fn skips(&mut self, authority: &str, now: UnixSeconds) -> bool {
-        let wait = self.waiting.get(authority).filter(|wait| !wait.queued && wait.until > now).copied();
-        if let (Some(wait), None) = (wait, &self.said) {
-            let limited = IssueError::RateLimited { until: Some(wait.until), message: String::new() };
+        let wait = self.waiting.get(authority).filter(|until| **until > now).copied();
+        if let (Some(until), None) = (wait, &self.said) {
+            let limited = IssueError::RateLimited { until: Some(until), message: String::new() };
             self.said = Some((authority.to_owned(), Verdict::Refused(limited), false));
         }
         wait.is_some()
+    }
+
+    /// Records that an authority may not issue for the name.
+    pub(crate) fn excludes(&mut self, authority: &str) {
+        self.answered.push(authority.to_owned());
     }
 
     /// Records the result of an authority.
@@ -133,11 +142,17 @@ impl Round {
         self.waiting.remove(authority);
         let (verdict, is_attempt, next_authority) = match result {
             OrderResult::Issued(bundle, facts) => return AfterResult::Deploy(bundle, facts),
-            OrderResult::Wait { until, why } => {
-                let next_authority = self.wait(authority, until, &why);
+            OrderResult::Wait(why) => {
+                let next_authority = self.wait(authority, &why);
+                if !why.keeps_place() {
+                    self.answered.push(authority.to_owned());
+                }
                 (Verdict::Refused(why), false, next_authority)
             }
-            OrderResult::Failed { verdict, next_authority } => (verdict, true, next_authority),
+            OrderResult::Failed { verdict, next_authority } => {
+                self.answered.push(authority.to_owned());
+                (verdict, true, next_authority)
+            }
         };
         // A failure that the owner can fix is more informative than another authority's rate limit.
         if is_attempt || !matches!(self.said, Some((_, _, true))) {
@@ -147,14 +162,20 @@ impl Round {
     }
 
     /// Records a wait. Returns whether the next authority is tried.
-    fn wait(&mut self, authority: &str, until: UnixSeconds, why: &IssueError) -> bool {
-        if let IssueError::Away { failures, .. } = why {
-            self.back_at = self.back_at.into_iter().chain([until]).min();
-            return *failures >= FAILURES_BEFORE_NEXT;
+    fn wait(&mut self, authority: &str, why: &IssueError) -> bool {
+        match (why, why.until()) {
+            (IssueError::RateLimited { .. }, Some(until)) => {
+                self.waiting.insert(authority.to_owned(), until);
+            }
+            (_, Some(until)) => self.back_at = self.back_at.into_iter().chain([until]).min(),
+            (_, None) => self.queued = true,
         }
-        let queued = matches!(why, IssueError::Queued { .. });
-        self.waiting.insert(authority.to_owned(), Wait { until, queued });
-        true
+        match why {
+            IssueError::Away { failures, .. } => *failures >= FAILURES_BEFORE_NEXT,
+            // Another authority would not reach our edge either.
+            IssueError::EdgeUnreachable { .. } | IssueError::NoGateway => false,
+            _ => true,
+        }
     }
 
     /// The label of the metric of rounds without a certificate. Rate limits have their own label and alert.
@@ -162,6 +183,7 @@ impl Round {
         match self.said.as_ref().map(|(_, verdict, _)| verdict.code()) {
             Some(ProblemCode::CaRateLimited) => "limited",
             Some(ProblemCode::CertQueued) => "queued",
+            Some(ProblemCode::EdgeUnavailable) => "edge_unavailable",
             _ => "failed",
         }
     }
@@ -169,37 +191,59 @@ impl Round {
 
 /// The domain after a round without a certificate, and the records to write with it.
 pub(crate) fn unissued(mut domain: Domain, round: Round, now: UnixMillis, jitter: f64) -> (Domain, Vec<Action>) {
-    let Round { waiting, back_at, said } = round;
-    let soonest = waiting.values().map(|wait| wait.until).chain(back_at).min();
+    let Round { waiting, queued, back_at, answered, said } = round;
+    let soonest = waiting.values().copied().chain(back_at).min();
     let was_asked = said.is_some();
     let (authority, verdict, is_attempt) = said.unwrap_or((String::new(), Verdict::NoAuthority, true));
     let (code, phrase) = (verdict.code(), verdict.phrase());
     let attempts = domain.certificate.attempts.saturating_add(is_attempt.into());
-    // The earliest authority decides. One without a wait follows its schedule of failures.
+    // The earliest authority decides. One without a wait follows its schedule of failures; a queue has its own.
     let next = match soonest {
-        Some(soonest) if !is_attempt => schedule::after(soonest, jitter),
-        _ => schedule::next_attempt(attempts, now, jitter).to_seconds(),
+        _ if is_attempt => Some(schedule::next_attempt(attempts, now, jitter).to_seconds()),
+        soonest => soonest.map(|soonest| schedule::after(soonest, jitter)),
     };
+    let is_new = domain.problems.iter().all(|problem| problem.code != code);
+    let renews = domain.certificate.is_valid(now.to_seconds());
     domain.certificate.attempts = attempts;
-    domain.certificate.status = CertificateStatus::Failed;
-    domain.certificate.last_error = Some(phrase.clone());
-    domain.certificate.next_attempt_at = Some(next);
-    domain.certificate.rate_limited_until =
-        matches!(code, ProblemCode::CaRateLimited | ProblemCode::CertQueued).then_some(soonest).flatten();
+    domain.certificate.status = match (is_attempt, renews) {
+        (true, _) => CertificateStatus::Failed,
+        (false, true) => CertificateStatus::Renewing,
+        (false, false) => CertificateStatus::Queued,
+    };
+    if is_attempt {
+        domain.certificate.last_error = Some(phrase.clone());
+    }
+    domain.certificate.next_attempt_at = next;
+    domain.certificate.rate_limited_until = (code == ProblemCode::CaRateLimited).then_some(soonest).flatten();
     domain.certificate.waiting = waiting;
+    domain.certificate.queued = queued;
     domain.problems.retain(|problem| problem.code != code && !WAITING.contains(&problem.code));
     let message = if was_asked { explain(code, &domain.name) } else { phrase.clone() };
     let words = if let Verdict::Refused(error) = &verdict { error.verdict() } else { None };
     let observed = words.or_else(|| was_asked.then_some(phrase));
     let problem = Problem::new(code, domain.name.as_str(), message, fix(code, was_asked));
-    domain.problems.push(problem.until(Some(next)).seen([], observed));
+    let problem = if is_attempt { problem.holding_up() } else { problem.waiting() };
+    domain.problems.push(problem.until(next).seen([], observed));
+    // The wait begins at its turn if it waits behind its owner's own orders.
+    domain.record_wait(!matches!(verdict, Verdict::Refused(IssueError::Queued { is_own: true, .. })), now);
     domain.due_at = due_at(&domain, now, jitter);
     let mut actions = Vec::new();
+    // A place that is kept without a wait for it would stop the names behind it.
+    if is_attempt && !queued {
+        actions.push(Action::LeaveQueue);
+    } else {
+        actions.extend(answered.into_iter().map(Action::LeaveQueueAt));
+    }
     if verdict.ends_order() {
         actions.extend([Action::ForgetOrder(authority), Action::WithdrawChallenges]);
     }
-    let detail = json!({ "attempt": attempts, "error": domain.certificate.last_error });
-    actions.extend([Action::Record("domain.certificate.failed", detail), Action::Save]);
+    if is_attempt {
+        let detail = json!({ "attempt": attempts, "error": domain.certificate.last_error });
+        actions.push(Action::Record("domain.certificate.failed", detail));
+    } else if is_new {
+        actions.push(Action::Record("domain.certificate.waiting", json!({ "reason": code })));
+    }
+    actions.push(Action::Save);
     (domain, actions)
 }
 
@@ -226,6 +270,7 @@ pub(crate) fn issued(
         ..CertificateState::default()
     };
     domain.problems.retain(|problem| !is_with_authority(problem.code) && problem.code != ProblemCode::CertDelayed);
+    domain.waits_since = None;
     domain.touch(now);
     let event = if renewed { "domain.certificate.renewed" } else { "domain.certificate.issued" };
     let detail = json!({ "ca": authority, "serial": domain.certificate.serial });
@@ -241,7 +286,11 @@ pub(crate) fn issued(
 
 /// The domain with an order that waits for an authority until `until`; nothing else changes.
 pub(crate) fn postponed(mut domain: Domain, until: UnixMillis, now: UnixMillis, jitter: f64) -> Domain {
-    domain.certificate.next_attempt_at = Some(schedule::after(until.plus(999).to_seconds(), jitter));
+    let next = Some(schedule::after(until.plus(999).to_seconds(), jitter));
+    domain.certificate.next_attempt_at = next;
+    for problem in domain.problems.iter_mut().filter(|problem| WAITING.contains(&problem.code)) {
+        problem.retry_at = next;
+    }
     domain.due_at = due_at(&domain, now, jitter);
     domain
 }
@@ -268,6 +317,9 @@ fn explain(code: ProblemCode, name: &Hostname) -> String {
         ProblemCode::CaRateLimited => "The rate limit of the certificate authority is reached.".to_owned(),
         ProblemCode::CertQueued => {
             format!("The certificate for {name} waits in our queue, because the authority limits our orders.")
+        }
+        ProblemCode::EdgeUnavailable => {
+            format!("Our gateways cannot be reached, so the certificate authority cannot check {name}.")
         }
         _ => format!("The certificate authority did not issue a certificate for {name} this time."),
     }

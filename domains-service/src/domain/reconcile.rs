@@ -3,17 +3,20 @@
 //! [`decide`] takes the domain, the result of the check, and other facts from the database. It returns the new domain
 //! and all other records to write, in order. [`super::order`] decides about the result of a certificate order.
 
+use std::net::IpAddr;
+
 use contract::certificate::CertificateBundle;
 use contract::time::{UnixMillis, UnixSeconds};
+use domains_api::moment::rfc3339;
 use serde_json::{Value, json};
 
-use super::Domain;
 use super::schedule::{self, LEASE_MILLIS};
 use super::state::{StateFacts, Status, next_state};
+use super::{CertificateStatus, Domain};
 use crate::project::ProjectRef;
 use verification::facts::Claim;
-use verification::problem::{Problem, ProblemCode};
-use verification::verdict::{Checks, Judgement, Ownership, Records};
+use verification::problem::{Problem, ProblemCode, Severity};
+use verification::verdict::{Checks, Judgement, Ownership};
 
 #[cfg(test)]
 mod properties;
@@ -21,8 +24,8 @@ mod properties;
 mod table;
 
 /// Problems that the platform or the authority resolves; the owner can do nothing.
-pub(super) const WAITING: [ProblemCode; 3] =
-    [ProblemCode::CaRateLimited, ProblemCode::CertQueued, ProblemCode::CaUnavailable];
+pub(super) const WAITING: [ProblemCode; 4] =
+    [ProblemCode::CaRateLimited, ProblemCode::CertQueued, ProblemCode::CaUnavailable, ProblemCode::EdgeUnavailable];
 
 /// Problems between an authority and this service. Orders report them, not DNS checks.
 pub(super) fn is_with_authority(code: ProblemCode) -> bool {
@@ -35,7 +38,7 @@ contract::words! {
         /// The check was due.
         Schedule = "schedule",
         /// The owner asked for it.
-        Asked = "asked",
+        Requested = "requested",
     }
 }
 
@@ -47,15 +50,6 @@ pub(crate) struct DnsCheck {
     pub(crate) checks: Option<Checks>,
     /// The state of the ownership at the start of the check.
     pub(crate) claim: Claim,
-}
-
-impl DnsCheck {
-    /// Whether even the zone could not be asked, without a known reason.
-    pub(crate) fn unreachable(&self) -> bool {
-        let is_known = self.judged.problems.iter().any(|problem| problem.code == ProblemCode::DnsDnssec);
-        let has_no_zone = self.checks.as_ref().is_some_and(|checks| checks.zone.is_none());
-        self.judged.records == Records::Unknown && has_no_zone && !is_known
-    }
 }
 
 /// Which project holds a name.
@@ -75,23 +69,45 @@ pub(crate) struct Policy {
     /// The state of the ownership now.
     pub(crate) claim: Claim,
     pub(crate) holder: Holder,
-    /// Whether the plan pays for custom domains, or did until lately.
-    pub(crate) pays: bool,
+    /// When the domains are served no more, because the plan has none since a while; `None`: the plan has domains.
+    pub(crate) served_until: Option<UnixMillis>,
     pub(crate) reason: Reason,
     /// In `0.0..1.0`: spreads the times of later checks.
     pub(crate) jitter: f64,
 }
 
-/// Authorities that may issue, best first, with the methods they may use.
-pub(crate) type Permitted = Vec<(String, Vec<String>)>;
+impl Policy {
+    /// Whether the plan has custom domains, or had until lately.
+    fn pays(&self, now: UnixMillis) -> bool {
+        self.served_until.is_none_or(|until| now < until)
+    }
+}
+
+/// What an order needs of the check that allows it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Permitted {
+    /// Authorities that may issue, best first, with the methods they may use.
+    pub(crate) authorities: Vec<(String, Vec<String>)>,
+    /// The addresses of the CNAME target.
+    pub(crate) target_addresses: Vec<IpAddr>,
+}
+
+/// A domain whose project has lost its name.
+#[derive(Clone, Debug)]
+pub(crate) struct LostDomain {
+    /// Its state before.
+    pub(crate) before: Status,
+    pub(crate) was_primary: bool,
+    pub(crate) domain: Box<Domain>,
+}
 
 /// A record to write, or an effect, besides the domain.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// The project holds the name from now on.
     SetHolder,
-    /// The project takes the name from another one. That project's domain had this state, and becomes this.
-    TakeOver(ProjectRef, Option<(Status, Box<Domain>)>),
+    /// The project takes the name from another one, with that project's domain.
+    TakeOver(ProjectRef, Option<LostDomain>),
     /// An event of the project.
     Record(&'static str, Value),
     /// The project's first active domain becomes its primary one, and so does one that is wanted as primary.
@@ -110,6 +126,10 @@ pub(crate) enum Action {
     ForgetOrder(String),
     /// The answers to challenges for the name are withdrawn.
     WithdrawChallenges,
+    /// The name waits for no order any more.
+    LeaveQueue,
+    /// The name waits for no order of this authority any more.
+    LeaveQueueAt(String),
     /// A certificate is ordered, under the same claim.
     Order(Permitted),
 }
@@ -126,15 +146,41 @@ pub(crate) fn decide(mut domain: Domain, check: DnsCheck, policy: &Policy, now: 
     if next.may_issue {
         take_name(&mut domain, &policy.holder, now, policy.jitter, &mut actions);
     }
+    let loses_place = if next.may_issue {
+        domain.certificate.queued && !needs_certificate(&domain, now.to_seconds())
+    } else {
+        loses_place(&domain, &judged)
+    };
+    if loses_place {
+        if std::mem::take(&mut domain.certificate.queued) {
+            let is_valid = domain.certificate.is_valid(now.to_seconds());
+            domain.certificate.status = if is_valid { CertificateStatus::Deployed } else { CertificateStatus::None };
+            domain.problems.retain(|problem| !WAITING.contains(&problem.code));
+        }
+        // Also without a known wait: a worker that died during an order leaves a place.
+        actions.push(Action::LeaveQueue);
+    }
     let certified = domain.certificate.is_valid(now.to_seconds());
     let status = if next.status == Status::Issuing && certified { Status::Active } else { next.status };
+    let is_unknown = judged.is_unknown();
     domain.is_apex = judged.is_apex.or(domain.is_apex);
     domain.checks = checks.or(domain.checks);
-    domain.problems = problems(&domain, judged.problems, next.delayed, policy.pays, before);
+    let was_announced = domain.problems.iter().any(|problem| problem.code == ProblemCode::PlanRequired);
+    domain.problems = problems(&domain, judged.problems, next.delayed, (policy.served_until, now), before);
+    if let (false, Some(until)) = (was_announced, policy.served_until.filter(|until| *until > now)) {
+        let detail = json!({ "served_until": rfc3339(until) });
+        actions.push(Action::Record("domain.plan_ended", detail));
+    }
     domain.failing_since = next.failing_since;
     domain.checked_at = Some(now);
+    if next.may_issue || !is_unknown {
+        domain.record_wait(next.may_issue, now);
+    }
     transition(&mut domain, status, now, &mut actions);
     domain.due_at = due_at(&domain, now, policy.jitter);
+    if let Some(until) = policy.served_until.filter(|until| *until > now) {
+        domain.due_at = domain.due_at.map(|due| due.min(until));
+    }
     let orders = next.may_issue && may_order(&domain, policy.reason, now.to_seconds());
     if orders {
         // If this process dies during the order, another one continues when the claim ends.
@@ -147,9 +193,17 @@ pub(crate) fn decide(mut domain: Domain, check: DnsCheck, policy: &Policy, now: 
         actions.push(Action::WithdrawFrom(loser.clone()));
     }
     if orders {
-        actions.push(Action::Order(judged.permitted));
+        let Judgement { permitted: authorities, target_addresses, .. } = judged;
+        actions.push(Action::Order(Permitted { authorities, target_addresses }));
     }
     (domain, actions)
+}
+
+/// Whether a check without a pass costs the name its place in a queue. DNS that gives no answer does so only the second
+/// time, and not if the fault is ours: a name that cannot be checked must not hold the place for ever.
+fn loses_place(domain: &Domain, judged: &Judgement) -> bool {
+    let failed_before = |problem: &Problem| problem.severity == Severity::Error && !is_with_authority(problem.code);
+    !judged.is_unknown() || (!judged.resolver_down && domain.problems.iter().any(failed_before))
 }
 
 fn facts(domain: &Domain, policy: &Policy, now: UnixMillis) -> StateFacts {
@@ -158,7 +212,7 @@ fn facts(domain: &Domain, policy: &Policy, now: UnixMillis) -> StateFacts {
         status_since: domain.status_since,
         failing_since: domain.failing_since,
         certified: domain.certificate.is_valid(now.to_seconds()),
-        paid: policy.pays,
+        paid: policy.pays(now),
         waits_for_us: domain.problems.iter().any(|problem| WAITING.contains(&problem.code)),
         delayed: policy.reason == Reason::Schedule
             && domain.problems.iter().any(|problem| problem.code == ProblemCode::CertDelayed),
@@ -166,7 +220,13 @@ fn facts(domain: &Domain, policy: &Policy, now: UnixMillis) -> StateFacts {
 }
 
 /// The problems of a check, and the platform's own. Problems with the authority stay until an order succeeds.
-fn problems(domain: &Domain, mut seen: Vec<Problem>, delayed: bool, pays: bool, before: Status) -> Vec<Problem> {
+fn problems(
+    domain: &Domain,
+    mut seen: Vec<Problem>,
+    delayed: bool,
+    (served_until, now): (Option<UnixMillis>, UnixMillis),
+    before: Status,
+) -> Vec<Problem> {
     let place = domain.name.as_str();
     seen.extend(domain.problems.iter().filter(|problem| is_with_authority(problem.code)).cloned());
     if delayed {
@@ -177,13 +237,22 @@ fn problems(domain: &Domain, mut seen: Vec<Problem>, delayed: bool, pays: bool, 
             "Check that CAA records do not block the certificate authority, then choose Re-verify.",
         ));
     }
-    if !pays && before != Status::Removing {
-        seen.push(Problem::new(
+    match served_until.filter(|_| before != Status::Removing) {
+        Some(until) if now < until => {
+            let message = format!(
+                "The project's plan has no custom domains any more. {place} is served until {}; after that, visitors get an error.",
+                rfc3339(until)
+            );
+            let fix = "Choose the Pro plan or above before that time.";
+            seen.push(Problem::new(ProblemCode::PlanRequired, place, message, fix).waiting());
+        }
+        Some(_) => seen.push(Problem::new(
             ProblemCode::PlanRequired,
             place,
             "The project's plan has no custom domains.",
             "Choose the Pro plan or above; the domain is then served again by itself.",
-        ));
+        )),
+        None => {}
     }
     seen
 }
@@ -196,14 +265,15 @@ fn take_name(domain: &mut Domain, holder: &Holder, now: UnixMillis, jitter: f64,
         Holder::Free => actions.push(Action::SetHolder),
         Holder::Another(loser, lost) => {
             let lost = lost.clone().map(|mut lost| {
-                let was = lost.status;
+                let (before, was_primary) = (lost.status, lost.primary);
                 domain.certificate = std::mem::take(&mut lost.certificate);
                 lost.primary = false;
+                lost.waits_since = None;
                 lost.problems.clear();
                 lost.set_status(Status::PendingOwnership, now);
                 lost.watched_since = now;
                 lost.due_at = schedule::next_check(lost.status, now, now, jitter);
-                (was, lost)
+                LostDomain { before, was_primary, domain: lost }
             });
             actions.push(Action::TakeOver(loser.clone(), lost));
         }
@@ -231,21 +301,27 @@ pub(super) fn transition(domain: &mut Domain, status: Status, now: UnixMillis, a
     }
 }
 
+/// Whether there is no certificate, or its renewal is due.
+fn needs_certificate(domain: &Domain, now: UnixSeconds) -> bool {
+    domain.certificate.renew_at.is_none_or(|at| at <= now) || !domain.certificate.is_valid(now)
+}
+
 /// Whether a certificate is to be ordered now, where it may be.
 fn may_order(domain: &Domain, reason: Reason, now: UnixSeconds) -> bool {
     let certificate = &domain.certificate;
-    let is_needed = certificate.renew_at.is_none_or(|at| at <= now) || !certificate.is_valid(now);
     let is_time = certificate.next_attempt_at.is_none_or(|at| at <= now);
-    // An owner's request does not override an authority's rate limit. Our own queue may have moved.
-    let is_limited = certificate.rate_limited_until.is_some_and(|until| until > now)
-        && !certificate.waiting.values().any(|wait| wait.queued);
-    is_needed && (is_time || (reason == Reason::Asked && !is_limited))
+    // An owner's request does not override an authority's rate limit. A queue decides by itself whose turn it is.
+    let is_limited = certificate.rate_limited_until.is_some_and(|until| until > now);
+    needs_certificate(domain, now) && (is_time || certificate.queued || (reason == Reason::Requested && !is_limited))
 }
 
 /// When the domain is due next: at the next check, or when the certificate needs it, whichever is first.
 pub(super) fn due_at(domain: &Domain, now: UnixMillis, jitter: f64) -> Option<UnixMillis> {
     let check = if domain.status == Status::Active && domain.failing_since.is_some() {
         Some(schedule::second_check(now))
+    } else if domain.certificate.queued && domain.status == Status::Issuing {
+        // Its turn makes it due.
+        Some(schedule::daily_check(now, jitter))
     } else {
         schedule::next_check(domain.status, domain.watched_since, now, jitter)
     };

@@ -1,7 +1,8 @@
 //! Redirects between domains of a project.
 //!
 //! A domain may redirect to the primary domain of its project or to a named one. A redirect's target never redirects,
-//! so there are no chains and no loops; and the target is served, so no redirect dangles.
+//! so there are no chains and no loops; and the target is served, so no redirect dangles. A redirect to a primary domain
+//! that is not served yet has no effect until it is.
 
 use contract::hostname::Hostname;
 use contract::site::RedirectStatus;
@@ -42,6 +43,8 @@ pub(crate) struct RedirectNode {
     pub(crate) status: Status,
     pub(crate) primary: bool,
     pub(crate) redirects: bool,
+    /// It becomes the primary domain when it is active: a redirect to the primary one can be prepared.
+    pub(crate) next_primary: bool,
 }
 
 /// Why a redirect cannot be.
@@ -76,7 +79,7 @@ pub(crate) fn permit(
     if target.redirects {
         return Err(RedirectError::Loop(format!("{} redirects itself", target.name)));
     }
-    if !target.status.is_served() {
+    if !target.status.is_served() && !target.next_primary {
         return Err(RedirectError::Inactive(format!("{} is {}", target.name, target.status.as_str())));
     }
     Ok(())
@@ -96,7 +99,7 @@ mod tests {
     use super::*;
 
     fn node(name: &str, status: Status) -> RedirectNode {
-        RedirectNode { name: name.parse().unwrap(), status, primary: false, redirects: false }
+        RedirectNode { name: name.parse().unwrap(), status, primary: false, redirects: false, next_primary: false }
     }
 
     // rule: 1.15
@@ -105,6 +108,14 @@ mod tests {
         let from = node("a.example", Status::Active);
         assert_eq!(permit(&from, Some(&node("b.example", Status::Active)), 0), Ok(()));
         assert_eq!(permit(&from, Some(&node("b.example", Status::Degraded)), 0), Ok(()));
+    }
+
+    #[test]
+    fn a_redirect_to_the_next_primary_domain_can_be_prepared() {
+        let next = RedirectNode { next_primary: true, ..node("b.example", Status::PendingDns) };
+        assert_eq!(permit(&node("a.example", Status::Active), Some(&next), 0), Ok(()));
+        let rule = RedirectRule { to: RedirectTarget::Primary, status: None };
+        assert_eq!(destination(Some(&rule), Some(&next)), None, "until then the domain serves by itself");
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(crate) const DEGRADED_MILLIS_MAX: i64 = 30 * 86_400 * 1_000;
 /// Domains are served this long after the project changed to a plan without custom domains.
 pub(crate) const UNPAID_GRACE_MILLIS: i64 = 7 * 86_400 * 1_000;
 
-/// What of a domain decides where it goes next.
+/// The facts about a domain that decide its next state.
 #[expect(clippy::struct_excessive_bools, reason = "each is the answer to a question of its own")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StateFacts {
@@ -122,7 +122,7 @@ mod tests {
     const DAY: i64 = 24 * 60 * MINUTE;
 
     fn judged(records: Records, ownership: Ownership, caa: Caa) -> Judgement {
-        Judgement { records, ownership, caa, is_apex: None, problems: Vec::new(), txt: None, permitted: Vec::new() }
+        Judgement { records, ownership, caa, is_apex: None, ..Judgement::local(false) }
     }
 
     fn pass() -> Judgement {

@@ -10,7 +10,7 @@ use futures_util::StreamExt as _;
 use super::*;
 
 #[tokio::test]
-async fn what_waits_for_a_follower_is_not_sent_once_its_credential_is_revoked() {
+async fn frames_waiting_for_a_follower_are_dropped_when_its_credential_is_revoked() {
     let directory = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
     let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();
@@ -22,7 +22,7 @@ async fn what_waits_for_a_follower_is_not_sent_once_its_credential_is_revoked() 
 }
 
 #[test]
-fn the_heartbeat_is_the_one_that_gateways_were_promised() {
+fn the_heartbeat_has_the_documented_interval() {
     // `contract::feed`: one every second.
     assert_eq!(HEARTBEAT, Duration::from_secs(1));
 }

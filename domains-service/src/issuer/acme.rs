@@ -9,6 +9,7 @@
 //! stays too.
 
 mod account;
+mod counts;
 pub(crate) mod records;
 mod explain;
 mod outage;
@@ -19,6 +20,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use contract::hostname::Hostname;
+use contract::project::ProjectUid;
 use contract::time::{UnixMillis, UnixSeconds};
 use instant_acme::{
     Account, AuthorizationStatus, CertificateIdentifier, Error, Identifier, NewOrder, Order, OrderStatus, RetryPolicy,
@@ -34,9 +36,10 @@ use self::explain::{explain, is, is_gone};
 use self::outage::Outage;
 use self::proof::fetch_authorization;
 pub(crate) use self::records::AcmeRecords;
-use self::transport::{Transport, noting_pauses};
+use self::transport::{Transport, has_answered, noting_answers};
 use super::{CaaIdentity, IssueError, IssueRequest, Issued, Issuer, RenewalAdvice};
 use crate::config::AcmeSettings;
+use crate::limits::QueuePlace;
 use crate::store::acme::OrderRecord;
 
 /// Refused nonces in a row that are retried silently: each refusal brings a new nonce (RFC 8555, section 6.5). The
@@ -81,6 +84,8 @@ pub(crate) struct AcmeAuthority {
     transport: Transport,
     account: tokio::sync::Mutex<Option<Account>>,
     outage: Outage,
+    /// The same of our edge, as the authority sees it: while it cannot connect, one order at a time tries.
+    edge_outage: Outage,
     /// The account's URI in CAA records, once there is an account.
     account_uri: Mutex<Option<String>>,
 }
@@ -96,7 +101,15 @@ impl AcmeAuthority {
     pub(crate) fn new(settings: AcmeSettings, records: AcmeRecords) -> anyhow::Result<Self> {
         let transport = Transport::new(settings.ca_certificate.as_deref())?;
         let (account, account_uri) = (tokio::sync::Mutex::new(None), Mutex::new(None));
-        Ok(Self { settings, records, transport, account, outage: Outage::default(), account_uri })
+        Ok(Self {
+            settings,
+            records,
+            transport,
+            account,
+            outage: Outage::default(),
+            edge_outage: Outage::default(),
+            account_uri,
+        })
     }
 
     /// Loads the stored account, before any check of CAA records that name it.
@@ -197,31 +210,6 @@ impl AcmeAuthority {
         }
     }
 
-    /// Checks the local count of the authority's limits before an order.
-    async fn admit(&self, request: &IssueRequest, replaces: bool) -> Result<(), IssueError> {
-        if !self.settings.mirror_limits {
-            return Ok(());
-        }
-        let name = request.hostname.as_str();
-        let registered = psl::domain_str(name).unwrap_or(name);
-        let demands =
-            self.settings.limits.of_order(&self.settings.name, request.project.as_str(), name, registered, replaces);
-        self.records.admit(&demands, request.queued).await
-    }
-
-    /// Counts a certificate in the local limits.
-    async fn count_certificate(&self, hostname: &Hostname, replaces: bool) {
-        let name = hostname.as_str();
-        let registered = psl::domain_str(name).unwrap_or(name);
-        let demands = self.settings.limits.of_certificate(&self.settings.name, name, registered, replaces);
-        if self.settings.mirror_limits
-            && !demands.is_empty()
-            && let Err(error) = self.records.admit(&demands, true).await
-        {
-            tracing::debug!(domain = name, %error, "the authority issued more than the local count of its limits allows");
-        }
-    }
-
     /// Asks, unless the authority is away. One that has forgotten our account gets to know a new one at once.
     async fn ask(&self, request: &IssueRequest) -> Result<Issued, IssueError> {
         let name = &self.settings.name;
@@ -230,6 +218,10 @@ impl AcmeAuthority {
         };
         if let Err(until) = self.outage.may_ask(self.records.clock.now()) {
             return away(until, ASKED_BY_ANOTHER, "it did not answer when it was asked last".to_owned());
+        }
+        if let Err(error) = self.require_edge(request).await {
+            self.outage.not_tested(self.records.clock.now());
+            return Err(error);
         }
         let had_account = self.account_uri.lock().is_some();
         let mut outcome = self.continue_order(request).await;
@@ -247,9 +239,13 @@ impl AcmeAuthority {
             }
             return away(until, failures, message);
         }
-        if let Some(failures) = self.outage.ended() {
+        if !has_answered() {
+            // It was not asked: the order waits for its turn, or our own database failed.
+            self.outage.not_tested(self.records.clock.now());
+        } else if let Some(failures) = self.outage.ended() {
             tracing::info!(authority = name, failures, "reached the certificate authority again; continuing orders");
         }
+        self.record_edge(outcome.as_ref().err());
         outcome
     }
 
@@ -341,16 +337,32 @@ impl Issuer for AcmeAuthority {
     }
 
     async fn issue(&self, request: &IssueRequest) -> Result<Issued, IssueError> {
-        noting_pauses(self.ask(request)).await
+        noting_answers(self.ask(request)).await
+    }
+
+    async fn offer_turns(&self) -> Result<usize, IssueError> {
+        let now = self.records.clock.now();
+        if self.away_until(now).is_some() {
+            return Ok(0);
+        }
+        let AcmeSettings { limits, mirror_limits, .. } = self.settings;
+        let available =
+            |kind, free_at| if mirror_limits { limits.of_kind(kind).available(free_at, now) } else { i64::MAX };
+        Ok(self.records.offer_turns(&self.settings.name, available).await?)
+    }
+
+    async fn places(&self, project: &ProjectUid) -> Result<Vec<(String, QueuePlace)>, IssueError> {
+        let limits = self.settings.limits;
+        Ok(self.records.store.queue_places(&self.settings.name, project, |kind| limits.of_kind(kind)).await?)
     }
 
     fn away_until(&self, now: UnixMillis) -> Option<UnixMillis> {
-        self.outage.until(now)
+        self.outage.until(now).max(self.edge_outage.until(now))
     }
 
     async fn renewal(&self, chain_pem: &str) -> Result<Option<RenewalAdvice>, IssueError> {
         let Some(identifier) = identifier(chain_pem) else { return Ok(None) };
-        let advice = noting_pauses(async {
+        let advice = noting_answers(async {
             let account = self.account().await?;
             match account.renewal_info(&identifier).await {
                 Ok(advice) => Ok(Some(advice)),

@@ -167,7 +167,7 @@ mod tests {
             now: NOW,
             project: "demo".parse().unwrap(),
             attempt: 0,
-            queued: false,
+            edge: Vec::new(),
             replaces: None,
         };
         authority.issue(&request).await.unwrap()

@@ -21,10 +21,10 @@ pub(crate) async fn keep(store: Store, nodes: Arc<Nodes>, shutdown: Shutdown) {
             Ok(()) => is_written = true,
             Err(error) if std::mem::replace(&mut is_written, false) => tracing::warn!(
                 %error,
-                "could not write the gateways' processes to the database; retrying every second. Removals wait for gateways \
-                 that reported since this start"
+                "cannot save which gateway processes reported; retrying every second. Removals wait for gateways that \
+                 reported since this start. Check the database"
             ),
-            Err(error) => tracing::debug!(%error, "still cannot write the gateways' processes to the database"),
+            Err(error) => tracing::debug!(%error, "still cannot save which gateway processes reported"),
         }
         if ends {
             return;

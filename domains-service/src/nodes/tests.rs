@@ -117,7 +117,7 @@ fn a_wait_for_a_process_ends_with_its_goodbye_its_credential_or_a_day() {
 }
 
 #[test]
-fn a_goodbye_to_a_newly_started_replica_ends_the_wait_too() {
+fn a_goodbye_to_a_newly_started_replica_also_ends_the_wait() {
     let mut world = World::new();
     world.report(report("gw/a", 1));
     world.restart();
@@ -145,7 +145,7 @@ fn a_process_over_the_same_directory_replaces_its_dead_predecessor() {
 }
 
 #[test]
-fn a_copy_of_a_directory_replaces_nothing() {
+fn a_copy_of_a_data_directory_replaces_no_process() {
     let mut world = World::new();
     world.report(at_place("gw/one", "p", 1));
     world.pass(Duration::from_secs(30));

@@ -30,7 +30,7 @@ pub(super) async fn ask(core: &Core, authorities: &Authorities, leased: &mut Lea
     let advice = match authority.renewal(&chain).await {
         Ok(advice) => advice,
         Err(error) => {
-            tracing::warn!(domain = %domain.name, authority = authority.name(), %error, "could not read renewal information; keeping the planned time");
+            tracing::warn!(domain = %domain.name, authority = authority.name(), %error, "cannot read renewal information; keeping the planned time");
             None
         }
     };

@@ -3,9 +3,10 @@
 //! A working certificate is never replaced by a worse one. A failed order changes nothing that is served: it is
 //! recorded with the time of the next attempt.
 
-use chassis::random::jitter;
+use std::net::IpAddr;
 use std::time::Duration;
 
+use chassis::random::jitter;
 use contract::certificate::CertificateBundle;
 use tokio::time::Instant;
 
@@ -14,6 +15,7 @@ use crate::app::App;
 use crate::common::Core;
 use crate::domain::Domain;
 use crate::domain::order::{self, AfterResult, CertificateFacts, OrderResult, Round, Verdict};
+use crate::domain::reconcile::Permitted;
 use crate::issuer::{IssueError, IssueRequest, Issuer, bundle};
 use crate::publish;
 use crate::store::leased::Leased;
@@ -23,20 +25,23 @@ use crate::store::{StoreError, Write, acme, domains};
 const ORDER_TIME_MAX: Duration = Duration::from_mins(2);
 
 /// Orders a certificate from the first permitted authority that issues one, and publishes it.
-pub(super) async fn order(
-    app: &App,
-    leased: Leased<Domain>,
-    permitted: &[(String, Vec<String>)],
-) -> Result<(), StoreError> {
+pub(super) async fn order(app: &App, leased: Leased<Domain>, permitted: &Permitted) -> Result<(), StoreError> {
     let domain = leased.record();
     let local = app.core.settings.attachable(domain.name.as_str()).is_ok_and(|name| name.local);
+    let edge: Vec<IpAddr> = app.issuing.edge_addresses.iter().chain(&permitted.target_addresses).copied().collect();
     let mut round = Round::begin(&domain.certificate);
     let deadline = Instant::now() + ORDER_TIME_MAX;
-    for (issuer, methods) in app.issuing.authorities.choose(local, permitted) {
+    let chosen = app.issuing.authorities.choose(local, &permitted.authorities);
+    for excluded in &app.issuing.authorities.public {
+        if chosen.iter().all(|(issuer, _)| issuer.name() != excluded.name()) {
+            round.excludes(excluded.name());
+        }
+    }
+    for (issuer, methods) in chosen {
         if round.skips(issuer.name(), app.core.clock.now_seconds()) {
             continue;
         }
-        let result = ask(&app.core, domain, issuer.as_ref(), methods, deadline).await;
+        let result = ask(&app.core, domain, issuer.as_ref(), (methods, edge.clone()), deadline).await;
         match round.record(issuer.name(), result) {
             AfterResult::Deploy(bundle, facts) => return deploy(app, leased, issuer.name(), (bundle, facts)).await,
             AfterResult::AskNext => {}
@@ -51,7 +56,7 @@ async fn ask(
     core: &Core,
     domain: &Domain,
     authority: &dyn Issuer,
-    methods: Vec<String>,
+    (methods, edge): (Vec<String>, Vec<IpAddr>),
     deadline: Instant,
 ) -> OrderResult {
     // An authority learns which of its own certificates the new one replaces.
@@ -65,7 +70,7 @@ async fn ask(
         now: core.clock.now_seconds(),
         project: domain.project.uid.clone(),
         attempt: domain.certificate.attempts,
-        queued: domain.certificate.waiting.get(authority.name()).is_some_and(|wait| wait.queued),
+        edge,
         replaces,
     };
     let issued = match tokio::time::timeout_at(deadline, authority.issue(&request)).await {
@@ -79,7 +84,7 @@ async fn ask(
         Ok(issued) => issued,
         Err(error) => {
             // An outage or a queue is logged once, not for each name.
-            if !matches!(error, IssueError::Away { .. } | IssueError::Queued { .. }) {
+            if !error.is_turn() && !matches!(error, IssueError::Away { .. }) {
                 warn(&error);
             }
             return OrderResult::of(error, domain.certificate.attempts);

@@ -3,15 +3,16 @@
 use contract::feed::Entity;
 use serde_json::json;
 
+use super::primary;
 use crate::actor::Actor;
-use crate::domain::reconcile::{Action, Permitted};
+use crate::domain::reconcile::{Action, LostDomain, Permitted};
 use crate::domain::{Domain, Status};
 use crate::metrics::Metrics;
 use crate::project::ProjectRef;
 use crate::publish;
 use crate::store::leased::Leased;
 use crate::store::withdrawals::What;
-use crate::store::{StoreError, Write, acme, domains};
+use crate::store::{StoreError, Write, acme, domains, queue};
 
 /// Applies the actions in order to a domain that was in the state `before`, and commits. Returns the lease and the
 /// authorities if an order is among the actions; otherwise releases the lease.
@@ -30,7 +31,7 @@ pub(super) async fn apply(
             Action::Record(event, detail) => {
                 write.record(&domain.project, Some(&domain.name), event, &Actor::system(), detail).await?;
             }
-            Action::BecomePrimaryIfWanted => become_primary_if_wanted(&mut write, &mut domain).await?,
+            Action::BecomePrimaryIfWanted => primary::become_if_wanted(&mut write, &mut domain).await?,
             Action::Save => leased.save(&mut write, domain.clone()).await?,
             Action::Publish => publish::site_and_dependants(&mut write, &domain).await?,
             Action::WithdrawFrom(loser) if write.changes_the_edge() => {
@@ -42,6 +43,8 @@ pub(super) async fn apply(
             Action::ForgetOrder(authority) => {
                 acme::forget_order(write.connection(), &authority, &domain.name).await?;
             }
+            Action::LeaveQueue => queue::leave(write.connection(), &domain.name, &domain.project.uid).await?,
+            Action::LeaveQueueAt(authority) => queue::leave_one(write.connection(), &authority, &domain.name).await?,
             Action::WithdrawChallenges => publish::withdraw_challenges(&mut write, &domain.name).await?,
             Action::Order(permitted) => order = Some(permitted),
         }
@@ -61,39 +64,21 @@ pub(super) async fn apply(
     Ok(next)
 }
 
-/// Makes the domain primary if it is wanted as primary, or is the project's first active domain.
-async fn become_primary_if_wanted(write: &mut Write, domain: &mut Domain) -> Result<(), StoreError> {
-    if domain.primary || domain.redirect.is_some() {
-        return Ok(());
-    }
-    match domains::find_primary(write.connection(), &domain.project).await? {
-        // An unreadable domain stays as it is.
-        Some(mut old) if domain.primary_wanted && old.unreadable.is_none() => {
-            old.primary = false;
-            old.touch(write.now());
-            domains::save_domain(write.connection(), &old).await?;
-            publish::site(write, &old).await?;
-        }
-        Some(_) => return Ok(()),
-        None => {}
-    }
-    domain.primary = true;
-    domain.primary_wanted = false;
-    let detail = json!({ "primary": domain.name });
-    write.record(&domain.project, Some(&domain.name), "domain.primary_changed", &Actor::system(), detail).await
-}
-
-/// Gives the name to the domain's project, and notifies the project that loses it.
+/// Gives the name to the domain's project, and notifies the project that loses it. Domains of the loser stop redirecting
+/// to the name in the same transaction.
 async fn take_over(
     metrics: &Metrics,
     write: &mut Write,
     domain: &Domain,
     loser: &ProjectRef,
-    lost: Option<(Status, Box<Domain>)>,
+    lost: Option<LostDomain>,
 ) -> Result<(), StoreError> {
-    let Some((was, lost)) = lost else {
+    queue::leave(write.connection(), &domain.name, &loser.uid).await?;
+    let Some(LostDomain { before, was_primary, domain: lost }) = lost else {
         return domains::set_holder(write.connection(), &domain.name, &domain.project).await;
     };
+    // Read before the row changes: afterwards it is the target of no redirect to the primary domain.
+    let dependants = domains::dependants(write.connection(), &lost, was_primary).await?;
     // An unreadable row stays as it is: after its repair the next check finds that another project holds the name.
     if lost.unreadable.is_none() {
         domains::save_domain(write.connection(), &lost).await?;
@@ -101,11 +86,22 @@ async fn take_over(
     let detail = json!({ "to_another_project": true });
     write.record(loser, Some(&lost.name), "domain.transferred", &Actor::system(), detail).await?;
     domains::set_holder(write.connection(), &domain.name, &domain.project).await?;
-    for dependant in domains::dependants(write.connection(), &lost).await? {
+    // Before the successor: it publishes the redirects to the primary domain with their new target.
+    for dependant in dependants {
+        let revision = write.revision();
         publish::site(write, &dependant).await?;
+        if write.revision() != revision {
+            // A gateway that misses the change would send the loser's visitors to the winner.
+            write.withdrawn(What::Redirect, dependant.name.as_str(), loser).await?;
+            let detail = json!({ "redirect_target_lost": lost.name });
+            write.record(loser, Some(&dependant.name), "domain.updated", &Actor::system(), detail).await?;
+        }
+    }
+    if was_primary {
+        primary::succeed(write, loser).await?;
     }
     let detail = json!({ "from_another_project": true });
     write.record(&domain.project, Some(&domain.name), "domain.transferred", &Actor::system(), detail).await?;
-    metrics.moved(was, lost.status);
+    metrics.moved(before, lost.status);
     Ok(())
 }

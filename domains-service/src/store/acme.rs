@@ -1,13 +1,12 @@
-//! Stored data about certificate authorities: accounts, orders in progress, and the used part of their limits.
+//! Stored data about certificate authorities: accounts and orders in progress.
 
-use chassis::sql::{Connection, Found, RowKey, query, query_as, query_scalar};
+use chassis::sql::{Connection, Found, RowKey, query, query_as};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
 use super::log::StoredEntity;
 use super::rows::{self, Columns, Stored, Table};
-use super::{Store, StoreError, Write};
-use crate::limits::{Demand, QueuePosition, admit, next_position};
+use super::{Store, StoreError, queue};
 
 /// An order at an authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,62 +51,6 @@ impl Stored for Row {
 /// Time for which an unreadable order is postponed, in milliseconds.
 const POSTPONED_MILLIS: i64 = 3_600_000;
 
-/// A queue for a limit with a shorter span is not bounded by the number of domains.
-const QUEUE_MILLIS_USUAL: i64 = 31 * 86_400 * 1_000;
-
-/// When all of a limit, or of the queue for it, is free.
-async fn free_at(write: &mut Write, name: &str) -> Result<UnixMillis, StoreError> {
-    let free_at: Option<Found<(i64,)>> = query_as("SELECT free_at FROM acme_limits WHERE name = $1")
-        .bind(name)
-        .fetch_optional(write.connection())
-        .await?;
-    // An unreadable limit counts as wholly free until the next order writes it.
-    let key = rows::key(Table::AcmeLimits, name, "");
-    let free_at = free_at.map(|free_at| rows::column(write.connection(), &key, "free_at", free_at));
-    Ok(UnixMillis(free_at.unwrap_or(0)))
-}
-
-/// The same, with a maximum: no order can have moved `free_at` beyond `latest`. A later value is damaged and would stop
-/// orders; it is replaced by `latest`.
-async fn free_by(write: &mut Write, name: &str, latest: UnixMillis) -> Result<UnixMillis, StoreError> {
-    let free_at = free_at(write, name).await?;
-    if free_at <= latest {
-        return Ok(free_at);
-    }
-    tracing::error!(
-        limit = name,
-        free_at = free_at.0,
-        latest = latest.0,
-        "repaired an authority's limit whose free_at was later than possible: its row was damaged, the clock went back, \
-         or the configured limit was larger before"
-    );
-    set_free_at(write, name, latest).await?;
-    Ok(latest)
-}
-
-/// As [`free_at`], for the queue of a limit: at most each domain has a position in it.
-async fn queue_ends_at(write: &mut Write, demand: &Demand, now: UnixMillis) -> Result<UnixMillis, StoreError> {
-    let ends_at = free_at(write, &demand.queue()).await?;
-    if ends_at.since(now) <= QUEUE_MILLIS_USUAL {
-        return Ok(ends_at);
-    }
-    let domains: i64 = query_scalar("SELECT COUNT(*) FROM domains").fetch_one(write.connection()).await?;
-    let positions = demand.limit.burst.saturating_add(domains).saturating_add(1);
-    free_by(write, &demand.queue(), now.plus(positions.saturating_mul(demand.limit.refill))).await
-}
-
-async fn set_free_at(write: &mut Write, name: &str, free_at: UnixMillis) -> Result<(), StoreError> {
-    query(
-        "INSERT INTO acme_limits (name, free_at) VALUES ($1, $2)
-         ON CONFLICT (name) DO UPDATE SET free_at = excluded.free_at",
-    )
-    .bind(name)
-    .bind(free_at.0)
-    .execute(write.connection())
-    .await?;
-    Ok(())
-}
-
 impl Store {
     /// The last order for a name at an authority. An unreadable one counts as absent, and the next replaces it.
     pub(crate) async fn find_order(
@@ -126,8 +69,9 @@ impl Store {
         Ok(rows::found(self.reader(), row))
     }
 
-    /// Stores an order in place of the former one.
+    /// Stores an order in place of the former one. The wait for it is over.
     pub(crate) async fn save_order(&self, order: &OrderRecord) -> Result<(), StoreError> {
+        let mut write = self.write().await?;
         let values = [
             ("authority", (&order.authority).into()),
             ("hostname", order.hostname.as_str().into()),
@@ -136,7 +80,9 @@ impl Store {
             ("created_at", order.created_at.0.into()),
             ("abandoned_at", None::<i64>.into()),
         ];
-        rows::upsert(Table::AcmeOrders, &["authority", "hostname"], &[], values).execute(self.writer()).await?;
+        rows::upsert(Table::AcmeOrders, &["authority", "hostname"], &[], values).execute(write.connection()).await?;
+        queue::leave_one(write.connection(), &order.authority, &order.hostname).await?;
+        write.commit().await?;
         Ok(())
     }
 
@@ -195,48 +141,6 @@ impl Store {
         Ok(())
     }
 
-    /// Takes units from all limits or from none; then returns a position in the queue of the limit that has room last. A
-    /// `queued` order that finds no room, because another was faster, waits for the next room and takes no new position.
-    pub(crate) async fn admit(
-        &self,
-        demands: &[Demand],
-        queued: bool,
-    ) -> Result<Result<(), QueuePosition>, StoreError> {
-        let mut write = self.write().await?;
-        let now = write.now();
-        let mut taken = Vec::new();
-        let mut full: Option<(UnixMillis, &Demand)> = None;
-        for demand in demands {
-            let latest = now.plus(demand.limit.burst.saturating_mul(demand.limit.refill));
-            let mut available = admit(free_by(&mut write, &demand.name, latest).await?, now, demand.limit);
-            // A new order must not take the room of waiting ones.
-            if available.is_ok() && demand.takes && !queued && queue_ends_at(&mut write, demand, now).await? > now {
-                available = Err(now);
-            }
-            match available {
-                Ok(free_at) if demand.takes => taken.push((demand.name.clone(), free_at)),
-                Err(from) if full.is_none_or(|(latest, _)| from > latest) => full = Some((from, demand)),
-                Ok(_) | Err(_) => {}
-            }
-        }
-        let mut position = None;
-        if let Some((from, demand)) = full {
-            taken.clear();
-            let mut last = QueuePosition { at: from, number: 1 };
-            if !queued {
-                let tail = next_position(queue_ends_at(&mut write, demand, now).await?, from, now, demand.limit);
-                last = tail;
-                taken.push((demand.queue(), tail.at.plus(demand.limit.refill)));
-            }
-            position = Some(last);
-        }
-        for (name, free_at) in taken {
-            set_free_at(&mut write, &name, free_at).await?;
-        }
-        write.commit().await?;
-        Ok(position.map_or(Ok(()), Err))
-    }
-
     /// Stores a setting unless it exists; returns the stored value.
     pub(crate) async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError> {
         query("INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING")
@@ -268,8 +172,12 @@ impl Store {
     }
 }
 
-/// Ends the orders of a name because its certificate is in service.
+/// Ends the orders and waits of a name because its certificate is in service.
 pub(crate) async fn finish_orders(connection: &mut Connection, hostname: &Hostname) -> Result<(), StoreError> {
+    query("DELETE FROM certificate_queue WHERE hostname = $1")
+        .bind(hostname.as_str())
+        .execute(&mut *connection)
+        .await?;
     query("UPDATE acme_orders SET sealed_key = NULL WHERE hostname = $1")
         .bind(hostname.as_str())
         .execute(connection)
@@ -291,9 +199,10 @@ pub(crate) async fn forget_order(
     Ok(())
 }
 
-/// Deletes limits that are wholly free again, and abandons orders of names without a domain, which a crash may leave.
+/// Deletes limits that are wholly free again, and abandons orders and waits of names without a domain, which a crash may
+/// leave.
 pub(crate) async fn tidy(connection: &mut Connection, now: UnixMillis) -> Result<(), StoreError> {
-    query("DELETE FROM acme_limits WHERE CAST(free_at AS BIGINT) < $1").bind(now.0).execute(&mut *connection).await?;
+    queue::tidy(connection, now).await?;
     // Only orders in progress: a domain in service keeps its last order.
     query(
         "UPDATE acme_orders SET abandoned_at = $1, sealed_key = NULL

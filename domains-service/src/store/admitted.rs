@@ -110,7 +110,7 @@ impl Store {
     /// their streams are cut.
     pub(crate) async fn credentials_revoked(&self, digests: &[&str]) {
         if let Err(error) = self.reload_credentials().await {
-            tracing::debug!(%error, "could not read valid credentials after a revocation");
+            tracing::debug!(%error, "cannot read valid credentials after a revocation");
             let _reading = self.admitted.reading.lock().await;
             let mut good = Good::clone(&self.admitted.good.borrow());
             good.retain(|digest, _| !digests.contains(&digest.as_str()));
@@ -124,7 +124,7 @@ impl Store {
         while !shutdown.has_begun() {
             let reloaded = self.reload_credentials().await;
             if let (Err(error), false) = (&reloaded, failing) {
-                tracing::warn!(%error, "could not read valid credentials; keeping the last list");
+                tracing::warn!(%error, "cannot read valid credentials; keeping the last list");
             }
             failing = reloaded.is_err();
             tokio::time::sleep(UNKNOWN_PAUSE).await;
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_revoked_here_opens_nothing_although_the_database_is_away() {
+    async fn a_credential_revoked_here_is_refused_while_the_database_is_unavailable() {
         let directory = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
         let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();

@@ -88,7 +88,7 @@ pub(crate) enum Origin<'a> {
     Maker(&'a str),
 }
 
-/// Why a credential is not put on record.
+/// Why a credential is not registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotEnrolled {
     /// The name has another valid credential, and one of the two is not from a file.
@@ -121,7 +121,7 @@ impl Stored for GoodRow {
         row_key(&self.name, &self.digest)
     }
 
-    /// A row of which anything cannot be read is no credential.
+    /// A row with an unreadable column is no credential.
     fn read(self, columns: &mut Columns) -> Option<Credential> {
         let Self { kind, name, digest, expires_at } = self;
         let kind = columns.word("kind", &kind)?;

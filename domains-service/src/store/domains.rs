@@ -1,6 +1,8 @@
 //! Stored domains, the holders of names, and the leases by which one worker acts on a domain.
 
 mod claims;
+mod roles;
+mod visits;
 
 use chassis::sql::{Connection, Found, Kind, RowKey, query, query_as, query_scalar};
 use contract::hostname::Hostname;
@@ -13,6 +15,7 @@ use crate::domain::{Domain, RedirectRule, RedirectTarget, Status};
 use verification::problem::{Problem, ProblemCode};
 
 pub(crate) use self::claims::{NameClaims, find_claims, forget_tombstones, release, set_holder};
+pub(crate) use self::roles::{dependants, find_next_primary, find_primary, find_successor};
 use crate::project::ProjectRef;
 
 chassis::record! {
@@ -33,6 +36,7 @@ chassis::record! {
         watched_since: i64,
         checked_at: Option<i64>,
         failing_since: Option<i64>,
+        waits_since: Option<i64>,
         due_at: Option<i64>,
         lease_fence: i64,
         removal: Option<i64>,
@@ -73,6 +77,7 @@ impl Stored for Row {
             watched_since: UnixMillis(self.watched_since),
             checked_at: self.checked_at.map(UnixMillis),
             failing_since: self.failing_since.map(UnixMillis),
+            waits_since: self.waits_since.map(UnixMillis),
             due_at: self.due_at.map(UnixMillis),
             lease_fence: self.lease_fence,
             removal: self.removal.map(i64::unsigned_abs),
@@ -229,6 +234,14 @@ impl Store {
         count_domains(&mut connection, project).await
     }
 
+    /// Since when the first of the domains waits that miss only their certificate.
+    pub(crate) async fn oldest_certificate_wait(&self) -> Result<Option<UnixMillis>, StoreError> {
+        // Numbers sort before other values, so a damaged row hides no other.
+        let found = query_as("SELECT MIN(waits_since) FROM domains WHERE waits_since IS NOT NULL AND removal IS NULL");
+        let oldest: Found<(Option<i64>,)> = found.fetch_one(self.reader()).await?;
+        Ok(oldest.row.0.map(UnixMillis))
+    }
+
     /// How many domains are in each state.
     pub(crate) async fn domains_by_status(&self) -> Result<Vec<(String, i64)>, StoreError> {
         let found = query_as("SELECT status, COUNT(*) FROM domains GROUP BY status");
@@ -265,33 +278,6 @@ pub(crate) async fn count_domains(connection: &mut Connection, project: &Project
         .fetch_one(connection)
         .await?;
     Ok(count.unsigned_abs())
-}
-
-/// The project's primary domain.
-pub(crate) async fn find_primary(
-    connection: &mut Connection,
-    project: &ProjectRef,
-) -> Result<Option<Domain>, StoreError> {
-    let row: Option<Found<Row>> = query_as(with_project!("domains WHERE project = $1 AND is_primary"))
-        .bind(project.uid.as_str())
-        .fetch_optional(&mut *connection)
-        .await?;
-    rows::one(connection, row)
-}
-
-/// Domains of the project that redirect to this one: by its name, or as the primary one when it is that.
-pub(crate) async fn dependants(connection: &mut Connection, target: &Domain) -> Result<Vec<Domain>, StoreError> {
-    let as_primary = if target.primary { "primary" } else { target.name.as_str() };
-    let found: Vec<Found<Row>> = query_as(with_project!(
-        "domains WHERE project = $1 AND (redirect_to = $2 OR redirect_to = $3) AND removal IS NULL
-         ORDER BY name"
-    ))
-    .bind(target.project.uid.as_str())
-    .bind(target.name.as_str())
-    .bind(as_primary)
-    .fetch_all(&mut *connection)
-    .await?;
-    Ok(rows::each(connection, found))
 }
 
 /// All domains of a project.
@@ -334,6 +320,7 @@ pub(crate) async fn save_domain(connection: &mut Connection, domain: &Domain) ->
         ("watched_since", domain.watched_since.0.into()),
         ("checked_at", domain.checked_at.map(|at| at.0).into()),
         ("failing_since", domain.failing_since.map(|at| at.0).into()),
+        ("waits_since", domain.waits_since.map(|at| at.0).into()),
         ("due_at", domain.due_at.map(|at| at.0).into()),
         ("lease_until", 0_i64.into()),
         ("lease_fence", 0_i64.into()),

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_order_counts_while_its_project_holds_the_name_and_a_check_does_without() {
+    async fn an_order_may_write_only_while_its_project_holds_the_name_and_a_check_always() {
         let directory = tempfile::tempdir().unwrap();
         let (store, domain, [project, other]) = store(&directory).await;
         let leased = Leased::claim(&store, &domain, NOW).await.unwrap().unwrap();

@@ -65,6 +65,7 @@ impl Stored for Row {
             mark: mark.map(as_mark),
             version,
             goodbye: false,
+            unserved: Vec::new(),
         };
         // An applied revision counts only with its mark.
         let report = if report.position().is_some() { report } else { report.of_nothing() };

@@ -80,14 +80,14 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<HashMap<String, Revocation>> {
                 if damaged <= DAMAGED_LOGGED_MAX {
                     tracing::error!(
                         file = %path.display(), line = index + 1, %error,
-                        "skipped a damaged line of the revoked credentials; the other lines are used"
+                        "skipped a damaged line of revocations_file; other lines are used. Check the disk"
                     );
                 }
             }
         }
     }
     if damaged > DAMAGED_LOGGED_MAX {
-        tracing::error!(file = %path.display(), damaged, "skipped more damaged lines of the revoked credentials");
+        tracing::error!(file = %path.display(), damaged, "skipped more damaged lines of revocations_file");
     }
     Ok(known)
 }
@@ -195,7 +195,7 @@ impl Revocations {
         if before < LINES_WARNED && lines >= LINES_WARNED {
             tracing::warn!(
                 file = %self.path.display(), lines, lines_max = LINES_MAX, what_to_do = ROOM,
-                "the file of revoked credentials is nearly full"
+                "revocations_file is nearly full"
             );
         }
     }

@@ -23,6 +23,7 @@ contract::words! {
         AcmeLimits = "acme_limits",
         AcmeOrders = "acme_orders",
         ApiKeys = "api_keys",
+        CertificateQueue = "certificate_queue",
         Changes = "changes",
         Credentials = "credentials",
         DashboardSessions = "dashboard_sessions",

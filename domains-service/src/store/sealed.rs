@@ -161,7 +161,10 @@ impl Store {
                 }
                 Err(error) => {
                     // The text is damaged or belongs to another name: only a new certificate helps, with any secret.
-                    tracing::error!(domain = %bundle.hostname, %error, "could not seal a private key with the newest secret");
+                    tracing::error!(
+                        domain = %bundle.hostname, %error,
+                        "cannot seal a private key with the newest sealing secret; it keeps its older one"
+                    );
                 }
             }
         }
@@ -247,7 +250,8 @@ impl Store {
             if bad.is_some_and(|bad| bad.column == "1") {
                 tracing::error!(
                     key,
-                    "could not seal a secret with the newest secret: the name of its present one is unreadable"
+                    "cannot seal a row with the newest sealing secret: the row's key is unreadable. Repair or delete \
+                     the row"
                 );
                 continue;
             }
@@ -258,7 +262,10 @@ impl Store {
                     resealed.done += 1;
                 }
                 Err(error) => {
-                    tracing::error!(key, %error, "could not seal a secret with the newest secret");
+                    tracing::error!(
+                        key, %error,
+                        "cannot seal a row with the newest sealing secret; it keeps its older one"
+                    );
                 }
             }
             resealed.last = Some(key);

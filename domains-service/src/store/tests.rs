@@ -2,9 +2,11 @@
 
 mod bounds;
 mod counters;
+mod deliveries;
 mod history;
 mod limits;
 mod maximum;
+mod queue;
 mod records;
 #[path = "../../../chassis/tests/support/postgres.rs"]
 mod server;
@@ -64,7 +66,7 @@ async fn a_commit_to_a_file_waits_for_the_disk() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_workers_one_gets_the_lease() {
+async fn one_of_many_workers_gets_the_lease() {
     let (stores, domain) = with_domain().await;
     let mut workers = tokio::task::JoinSet::new();
     for number in 0..20 {
@@ -342,7 +344,7 @@ fn key(project: &ProjectRef, number: u8, revoked_at: Option<UnixMillis>) -> KeyR
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_is_not_made_whose_actor_was_revoked_since_it_was_recognised() {
+async fn a_change_is_refused_if_its_actor_was_revoked_meanwhile() {
     let project: ProjectRef = "demo".parse().unwrap();
     let (good, gone) = (key(&project, 1, None), key(&project, 2, Some(NOW.plus(-1))));
     let through = |gateway: &str| actor::Origin { client: [192, 0, 2, 1].into(), gateway: gateway.to_owned() };

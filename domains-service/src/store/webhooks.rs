@@ -1,6 +1,7 @@
 //! Stored webhooks: endpoints, and the outbox of deliveries.
 
 mod address;
+mod due;
 mod outbox;
 mod taken;
 
@@ -13,8 +14,11 @@ use crate::project::ProjectRef;
 use crate::webhook::{EndpointRecord, Wanted};
 
 pub(crate) use address::send_test;
+#[cfg(test)]
+pub(super) use due::DUE;
+pub(crate) use due::DueDelivery;
 pub(crate) use outbox::{
-    Delivery, DeliveryState, DueDelivery, claim, enqueue, fail_waiting, forget_deliveries, record, renew, repeat,
+    Delivery, DeliveryState, claim, enqueue, fail_waiting, forget_deliveries, record, renew, repeat,
 };
 pub(crate) use taken::{EVENTS_PER_WRITE, forget_taken, take};
 

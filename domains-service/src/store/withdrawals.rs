@@ -199,7 +199,30 @@ mod tests {
     use chassis::clock::ManualClock;
     use contract::feed::EntityName;
 
+    use super::super::domains::save_domain;
     use super::*;
+    use crate::domain::Domain;
+
+    #[tokio::test]
+    async fn the_end_of_a_removal_leaves_a_name_alone_that_was_added_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
+        let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();
+        let project: ProjectRef = "demo".parse().unwrap();
+        let insert = "INSERT INTO projects (id, name, salt, proof_key, plan, access, upstream, suspended, created_at,
+                 updated_at)
+             VALUES ('demo', 'demo', 's', '', 'pro', 'key', 'orders', FALSE, 1, 1);";
+        sqlx::raw_sql(insert).execute(store.writer().sqlite().unwrap()).await.unwrap();
+        let name: Hostname = "shop.example".parse().unwrap();
+        let mut write = store.write().await.unwrap();
+        let removed = Domain { removal: Some(7), ..Domain::added(name.clone(), project.clone(), UnixMillis(1)) };
+        save_domain(write.connection(), &removed).await.unwrap();
+        // Two processes end the removal, and its owner adds the name again between them.
+        let ended = end_removals(write.connection(), Revision(7)).await.unwrap();
+        assert_eq!(ended, std::slice::from_ref(&name));
+        save_domain(write.connection(), &Domain::added(name, project, UnixMillis(2))).await.unwrap();
+        assert_eq!(end_removals(write.connection(), Revision(9)).await.unwrap(), []);
+    }
 
     #[tokio::test]
     async fn withdrawals_of_a_project_are_bounded_and_the_newest_stay() {

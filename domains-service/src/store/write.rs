@@ -190,7 +190,7 @@ impl Write {
         }
         self.transaction.commit().await?;
         for Done { kind, project, domain, actor, client, gateway } in self.done {
-            tracing::info!(project.id = project, domain, actor, client, gateway, what = kind, "something was changed");
+            tracing::info!(project.id = project, domain, actor, client, gateway, what = kind, "recorded a change");
         }
         let revision = Revision(self.current.unsigned_abs());
         if self.current != self.committed {

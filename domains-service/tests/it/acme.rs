@@ -3,7 +3,9 @@
 mod authority;
 mod crashes;
 mod crowds;
+mod edge;
 mod pebble;
+mod queue;
 mod renewal;
 mod requested;
 
@@ -19,8 +21,15 @@ use crate::world::{Bend, Platform, eventually, local_authority};
 
 const SHOP: &str = "shop.customer.test";
 
-/// A platform with these authorities and a project.
+/// A platform with these authorities, a live gateway and a project.
 async fn platform(authorities: &[(&str, &FakeCa)]) -> Platform {
+    let platform = without_gateway(authorities).await;
+    platform.lives("live").await;
+    platform
+}
+
+/// The same without a gateway.
+async fn without_gateway(authorities: &[(&str, &FakeCa)]) -> Platform {
     let acme = authorities.iter().map(|(name, ca)| ca.settings(name)).collect();
     let ours = Authorities { local: Some(local_authority()), public: Vec::new() };
     let platform = Platform::bent(Bend { authorities: Some(ours), acme, ..Bend::default() }).await;
@@ -38,8 +47,13 @@ async fn add_to(platform: &Platform, project: &str, name: &str) {
     let zone = name.rsplitn(3, '.').take(2).collect::<Vec<_>>();
     platform.dns.zone(&format!("{}.{}", zone[1], zone[0]), &["192.31.196.1"]);
     platform.dns.set(name, RecordData::Cname(owner["cname_target"].as_str().unwrap().to_owned()));
-    let added = platform.operator("POST", &format!("/projects/{project}/domains"), json!({ "name": name })).await;
-    assert_eq!(added.status, 201, "{added:?}");
+    // On a busy machine a crowd of orders may keep the database's writer for longer than a request waits.
+    eventually(20, async || {
+        let added = platform.operator("POST", &format!("/projects/{project}/domains"), json!({ "name": name })).await;
+        assert!(matches!(added.status, 201 | 503), "{added:?}");
+        if added.status == 201 { Ok(()) } else { Err(format!("{added:?}")) }
+    })
+    .await;
 }
 
 /// The chain that gateways serve for a name.
@@ -131,8 +145,8 @@ async fn an_unreachable_authority_is_tried_twice_and_then_replaced() {
 #[tokio::test]
 async fn a_failed_proof_shows_the_authoritys_reason_and_starts_over() {
     let ca = FakeCa::start().await;
-    for kind in ["connection", "dns", "unauthorized"] {
-        ca.fail(SHOP, Some(kind));
+    for kind in ["dns", "unauthorized"] {
+        ca.fail(SHOP, Some((kind, "the proof was not there")));
         let platform = platform(&[("one", &ca)]).await;
         let before = ca.orders();
         add(&platform, SHOP).await;

@@ -126,7 +126,7 @@ async fn the_authority_that_caa_permits_and_that_answers_is_chosen() {
 
 // rule: 1.18
 #[tokio::test]
-async fn without_a_certificate_after_thirty_minutes_the_owner_is_asked_to_look() {
+async fn without_a_certificate_after_thirty_minutes_the_owner_must_act() {
     let authority = FakeAuthority::new("one.ca");
     for _ in 0..50 {
         authority.failures.lock().push(IssueError::Unreachable("connection refused".to_owned()));
@@ -223,7 +223,7 @@ async fn a_wrong_certificate_replaces_nothing() {
 }
 
 #[tokio::test]
-async fn without_an_authority_domains_wait_and_say_so() {
+async fn without_an_authority_domains_wait_with_a_problem() {
     let platform = Platform::bent(Bend { authorities: Some(Authorities::default()), ..Bend::default() }).await;
     platform.project("demo", "pro").await;
     platform.operator("POST", "/projects/demo/domains", json!({ "name": "shop.localhost" })).await;

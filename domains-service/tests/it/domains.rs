@@ -142,7 +142,7 @@ async fn a_local_name_becomes_active_by_itself_with_a_certificate_and_a_site() {
 }
 
 #[tokio::test]
-async fn scopes_are_asked_for() {
+async fn every_operation_requires_its_scope() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
     platform.local_domain("demo", json!({ "name": "shop.localhost" })).await;
@@ -183,9 +183,31 @@ async fn a_dry_run_shows_records_and_conflicts_and_changes_nothing() {
     assert_eq!(owner.get(check).await.code(), (429, "verify_throttled"));
     let wrong = owner.get("/v1/projects/demo/domain-check?name=co.uk").await;
     assert_eq!(wrong.code(), (400, "public_suffix"));
+}
+
+#[tokio::test]
+async fn a_silent_zone_is_a_problem_of_its_owner_not_of_the_platform() {
+    let platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    platform.dns.zone("customer.test", &["192.31.196.1"]);
+    platform.dns.zone_is_silent("customer.test", true);
+    let owner = platform.owner("demo");
+    let silent = owner.get("/v1/projects/demo/domain-check?name=shop.customer.test").await;
+    let problem = &silent.body["problems"][0];
+    assert_eq!((silent.status, &problem["code"], &problem["who"]), (200, &json!("DNS_TIMEOUT"), &json!("you")));
+    assert_eq!(problem["message"], "The nameservers of shop.customer.test do not answer.");
+    let trouble = async || platform.operator("GET", "/status", Value::Null).await.body["trouble"].clone();
+    assert_eq!(trouble().await, Value::Null);
     platform.dns.resolver_down(true);
     let down = owner.get("/v1/projects/demo/domain-check?name=other.customer.test").await;
     assert_eq!(down.code(), (503, "resolver_unavailable"));
+    assert_eq!(trouble().await["code"], "resolver_unavailable");
+    let metrics = platform.metrics().await;
+    for line in
+        ["domains_dns_checks_total{result=\"unanswered\"} 1", "domains_dns_checks_total{result=\"resolver_down\"} 1"]
+    {
+        assert!(metrics.contains(line), "{line}");
+    }
 }
 
 #[tokio::test]
@@ -194,10 +216,19 @@ async fn a_plan_without_domains_suspends_them_after_a_week_and_paying_again_resu
     platform.project("demo", "pro").await;
     platform.local_domain("demo", json!({ "name": "shop.localhost" })).await;
     platform.operator("PATCH", "/projects/demo", json!({ "plan": "free" })).await;
+    // The domain itself says what will happen, and when.
+    let announced = |domain: &Value| domain["problems"][0]["code"] == "PLAN_REQUIRED";
+    let told = platform.domain_when("demo", "shop.localhost", announced).await;
+    assert_eq!((&told["status"], &told["problems"][0]["severity"]), (&json!("active"), &json!("warning")));
+    assert!(told["problems"][0]["message"].as_str().unwrap().contains("2026-06-22T00:00:00Z"), "{told:#}");
+    let events = platform.operator("GET", "/projects/demo/domains/shop.localhost/events", Value::Null).await.body;
+    let ended: Vec<&Value> =
+        events["events"].as_array().unwrap().iter().filter(|event| event["type"] == "domain.plan_ended").collect();
+    assert_eq!((ended.len(), &ended[0]["detail"]["served_until"]), (1, &json!("2026-06-22T00:00:00Z")));
     platform.clock.advance(std::time::Duration::from_hours(6 * 24));
     let served = platform.operator("POST", "/projects/demo/domains/shop.localhost/verify", Value::Null).await;
     assert_eq!((served.status, &served.body["status"]), (200, &json!("active")), "{served:?}");
-    platform.clock.advance(std::time::Duration::from_hours(48));
+    platform.clock.advance(std::time::Duration::from_hours(24));
     let suspended = platform.domain_in("demo", "shop.localhost", "suspended").await;
     assert_eq!(suspended["problems"][0]["code"], "PLAN_REQUIRED");
     let has_site = |entities: Vec<Entity>| {

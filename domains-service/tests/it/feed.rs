@@ -44,7 +44,7 @@ async fn a_snapshot_is_followed_by_changes_without_gaps() {
 }
 
 #[tokio::test]
-async fn heartbeats_go_on_and_name_the_newest_revision() {
+async fn heartbeats_continue_and_name_the_newest_revision() {
     let platform = Platform::start().await;
     let mut stream = platform.follow(0).await;
     let (_, revision) = stream.snapshot().await;
@@ -189,7 +189,7 @@ async fn the_stream_ends_when_the_service_does() {
 }
 
 #[tokio::test]
-async fn revisions_go_on_after_a_restart() {
+async fn revisions_continue_after_a_restart() {
     let mut platform = Platform::start().await;
     platform.project("demo", "pro").await;
     let (before, revision) = platform.follow(0).await.snapshot().await;

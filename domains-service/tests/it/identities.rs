@@ -33,6 +33,12 @@ pub(crate) async fn busy(platform: &Platform) -> ProjectUid {
     assert_eq!(platform.operator("POST", "/projects/acme/webhooks", webhook).await.status, 201);
     platform.local_domain("acme", json!({ "name": "shop.localhost", "primary": true })).await;
     report_usage(platform, &uid, 7).await;
+    let waits = format!(
+        "INSERT INTO certificate_queue (authority, hostname, project, kind, queue, since, offered_at, admitted_at)
+         VALUES ('one', 'shop.localhost', '{}', 'orders', 'one orders ', 1, 0, 0)",
+        uid.as_str()
+    );
+    stores::execute(platform.directory.path(), &waits).await;
     uid
 }
 

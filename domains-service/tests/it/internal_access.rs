@@ -298,7 +298,7 @@ async fn gateways_and_services_share_one_namespace_and_their_credentials_do_not_
 
 /// A column of a server holds numbers alone.
 #[tokio::test]
-async fn a_credential_whose_end_cannot_be_read_opens_nothing() {
+async fn a_credential_with_an_unreadable_expiry_is_refused() {
     if over_postgres() {
         return;
     }
@@ -315,7 +315,7 @@ async fn a_credential_whose_end_cannot_be_read_opens_nothing() {
 
 /// A replica reads once in a second which credentials are good: what another one has revoked meanwhile makes no change.
 #[tokio::test]
-async fn a_credential_that_another_replica_has_revoked_makes_none_and_revokes_none() {
+async fn a_credential_revoked_at_another_replica_can_neither_create_nor_revoke_credentials() {
     let platform = Platform::start().await;
     let edge = made(&platform, "gateway", "edge-1").await;
     let new = json!({ "kind": "operator", "name": "eve" });

@@ -69,7 +69,7 @@ async fn a_caller_cannot_grant_a_scope_that_it_lacks() {
 }
 
 #[tokio::test]
-async fn what_another_project_has_is_not_there() {
+async fn things_of_another_project_are_not_found() {
     let platform = Platform::start().await;
     for project in ["demo", "other"] {
         platform.project(project, "pro").await;

@@ -174,6 +174,8 @@ async fn a_full_disk_is_named_and_reads_continue() {
     assert_eq!(status["trouble"]["code"], "storage_full", "{status}");
     server.sql(name_in(&url), "DROP TRIGGER full_disk ON changes");
     one.project("second", "pro").await;
+    let status = one.operator("GET", "/status", Value::Null).await.body;
+    assert_eq!(status["trouble"], Value::Null, "it ends with its cause");
 }
 
 #[tokio::test(flavor = "multi_thread")]

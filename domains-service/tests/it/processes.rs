@@ -326,7 +326,7 @@ async fn the_absence_of_the_control_plane_is_no_silence_of_a_process() {
 }
 
 #[tokio::test]
-async fn a_row_with_an_impossible_revision_counts_as_nothing_applied() {
+async fn a_row_with_an_impossible_revision_confirms_no_change() {
     let platform = Platform::start().await;
     let token = enrolled(&platform, "edge").await;
     let revision = with_names(&platform, &["a.localhost"]).await;

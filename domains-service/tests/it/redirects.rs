@@ -140,6 +140,41 @@ async fn the_primary_domain_cannot_be_taken_from_those_that_redirect_to_it() {
 }
 
 #[tokio::test]
+async fn a_removed_primary_domain_has_a_successor() {
+    let platform = three().await;
+    patch(&platform, "b.localhost", json!({ "redirect": { "to": "c.localhost" } })).await;
+    let owner = platform.owner("demo");
+    assert_eq!(owner.send("DELETE", &path("a.localhost"), Value::Null).await.status, 204);
+    assert_eq!(owner.get(&path("c.localhost")).await.body["primary"], true, "the first that does not redirect");
+    let events = owner.get(&format!("{}/events", path("c.localhost"))).await.body;
+    assert_eq!(events["events"][0]["type"], "domain.primary_changed");
+    // Without another one the next that becomes active is it.
+    let gone = owner.send("DELETE", &format!("{}?with_redirects=true", path("c.localhost")), Value::Null).await;
+    assert_eq!(gone.status, 204);
+    assert_eq!(platform.local_domain("demo", json!({ "name": "a.localhost" })).await["primary"], true);
+}
+
+#[tokio::test]
+async fn a_redirect_to_a_primary_domain_that_is_not_active_yet_can_be_prepared() {
+    let platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    platform.dns.zone("customer.test", &["192.31.196.1"]);
+    let add = async |body| platform.operator("POST", "/projects/demo/domains", body).await;
+    let to_primary = json!({ "to": "primary", "status": 308 });
+    let alone = add(json!({ "name": "www.localhost", "redirect": to_primary })).await;
+    assert_eq!(alone.code(), (409, "redirect_target_inactive"), "nothing will ever be the primary domain");
+    assert_eq!(add(json!({ "name": "shop.customer.test" })).await.status, 201);
+    platform.local_domain("demo", json!({ "name": "www.localhost", "redirect": to_primary })).await;
+    assert_eq!(redirect_of(&platform, "www.localhost").await, None, "until then it serves by itself");
+    let project = platform.operator("GET", "/projects/demo", Value::Null).await.body;
+    let target = project["cname_target"].as_str().unwrap().to_owned();
+    platform.dns.set("shop.customer.test", verification::RecordData::Cname(target));
+    platform.clock.advance(std::time::Duration::from_hours(1));
+    assert_eq!(platform.domain_in("demo", "shop.customer.test", "active").await["primary"], true);
+    assert_eq!(redirect_of(&platform, "www.localhost").await, Some(("shop.customer.test".to_owned(), Some(308))));
+}
+
+#[tokio::test]
 async fn a_change_with_a_stale_revision_is_refused() {
     let platform = three().await;
     let owner = platform.owner("demo");

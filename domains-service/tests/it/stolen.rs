@@ -258,7 +258,7 @@ async fn identities_of_keys_that_were_replaced_are_refused_at_once() {
 }
 
 #[tokio::test]
-async fn a_key_that_expires_or_is_revoked_ends_at_the_control_plane_before_any_gateway_hears_of_it() {
+async fn the_control_plane_refuses_a_revoked_or_expired_key_before_gateways_do() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
     let gateway = Gateway::enrolled(&platform, "edge-1").await;
@@ -275,7 +275,7 @@ async fn a_key_that_expires_or_is_revoked_ends_at_the_control_plane_before_any_g
 }
 
 #[tokio::test]
-async fn a_request_whose_body_comes_after_the_revocation_of_what_it_was_sent_with_is_refused() {
+async fn a_request_is_refused_if_its_credential_is_revoked_before_its_body_arrives() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
     let (stolen, honest) = (Gateway::enrolled(&platform, "edge-1").await, Gateway::enrolled(&platform, "edge-2").await);

@@ -1,5 +1,7 @@
 //! Verification, end to end over a scripted DNS.
 
+mod watching;
+
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -121,7 +123,7 @@ async fn verify_is_throttled() {
 
 // promise: domains.31
 #[tokio::test]
-async fn an_active_domain_survives_an_outage_of_dns_and_is_degraded_by_two_wrong_looks() {
+async fn an_active_domain_survives_an_outage_of_dns_and_is_degraded_by_two_failed_checks() {
     let platform = with_zone().await;
     platform.dns.set(SHOP, RecordData::Cname(target(&platform, "demo").await));
     add(&platform, "demo", SHOP).await;
@@ -263,6 +265,54 @@ async fn a_contested_name_goes_to_the_project_that_proves_it_and_the_loser_is_no
         _ => None,
     });
     assert_eq!(sites.map(|project| project.to_string()).collect::<Vec<_>>(), ["thief"]);
+}
+
+#[tokio::test]
+async fn redirects_of_the_loser_of_a_name_never_lead_to_the_winner() {
+    taken_over(None).await;
+}
+
+#[tokio::test]
+async fn redirects_to_a_lost_primary_domain_are_withdrawn_and_lead_to_its_successor() {
+    taken_over(Some("o.localhost")).await;
+}
+
+/// The project loses its primary domain, and this other one follows.
+async fn taken_over(successor: Option<&str>) {
+    let platform = with_zone().await;
+    platform.project("thief", "pro").await;
+    platform.dns.set(SHOP, RecordData::Cname(target(&platform, "demo").await));
+    add(&platform, "demo", SHOP).await;
+    assert_eq!(platform.domain_in("demo", SHOP, "active").await["primary"], true);
+    let by_role = json!({ "name": "m.localhost", "redirect": { "to": "primary" } });
+    let by_name = json!({ "name": "n.localhost", "redirect": { "to": SHOP } });
+    let others = successor.map(|name| json!({ "name": name }));
+    for domain in [by_role, by_name].into_iter().chain(others) {
+        platform.local_domain("demo", domain).await;
+    }
+    let redirect_of = async |name: &str| {
+        let sites = platform.snapshot().await.into_iter().filter_map(|entity| match entity {
+            contract::feed::Entity::Site(site) if site.hostname.as_str() == name => Some(site.redirect),
+            _ => None,
+        });
+        sites.last().expect("it is served").map(|redirect| redirect.to.to_string())
+    };
+    assert_eq!(redirect_of("m.localhost").await.as_deref(), Some(SHOP));
+    // The name changes hands.
+    platform.dns.clear(SHOP);
+    platform.dns.set(SHOP, RecordData::Cname(target(&platform, "thief").await));
+    add(&platform, "thief", SHOP).await;
+    let text = platform.domain_in("thief", SHOP, "pending_ownership").await["records"][1].clone();
+    platform.dns.set(text["fqdn"].as_str().unwrap(), RecordData::Txt(text["value"].as_str().unwrap().to_owned()));
+    platform.report("cut-off", platform.newest_revision().await).await;
+    assert_eq!(verify(&platform, "thief", SHOP).await.body["status"], "active");
+    for (name, leads_to) in [("m.localhost", successor), ("n.localhost", None)] {
+        assert_eq!(redirect_of(name).await.as_deref(), leads_to, "{name} serves its own project");
+        let domain = platform.operator("GET", &format!("/projects/demo/domains/{name}"), Value::Null).await.body;
+        assert_eq!(domain["withdrawal"]["lagging"], json!(["tests/cut-off"]), "{name}");
+        let events = platform.operator("GET", &format!("/projects/demo/domains/{name}/events"), Value::Null).await.body;
+        assert_eq!(events["events"][0]["detail"], json!({ "redirect_target_lost": SHOP }), "the loser is told");
+    }
 }
 
 // promise: domains.5

@@ -183,7 +183,7 @@ async fn a_project_with_slow_receivers_delays_only_itself() {
 }
 
 #[tokio::test]
-async fn receivers_in_python_verify_as_the_page_says() {
+async fn the_documented_python_receiver_verifies_messages() {
     let (platform, receiver) = (platform().await, Receiver::start().await);
     let (_, secret) = endpoint(&platform, &receiver, json!(["domain.created"])).await;
     happen(&platform, "b\u{fc}cher.localhost").await;

@@ -26,8 +26,10 @@ use parking_lot::Mutex;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::task::JoinHandle;
 
 mod dns;
+mod living;
 mod stream;
 
 pub(crate) use dns::{Behaviour, FakeDns};
@@ -37,6 +39,9 @@ pub(crate) const PLATFORM: &str = "apps.tollhouse.dev";
 
 /// 2026-06-15T00:00:00Z.
 pub(crate) const START: UnixMillis = UnixMillis(1_781_481_600_000);
+
+/// Longest time of a request, and of a change stream that a test reads.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 /// The gateway in whose name tests send reports. Its node NODE is `tests/NODE` on record.
 const GATEWAY: &str = "tests";
@@ -73,6 +78,8 @@ pub(crate) struct Platform {
     signing: Mutex<Option<(UnixSeconds, [u8; 32])>>,
     shutdown: Shutdown,
     running: Option<Running>,
+    /// Gateways that follow and report, by name.
+    living: Mutex<HashMap<String, JoinHandle<()>>>,
 }
 
 /// An answer with its body read.
@@ -169,6 +176,7 @@ impl Platform {
             tls: None,
             internal_tls: None,
             database: crate::stores::place(directory.path()),
+            create_database: true,
             platform_domain: PLATFORM.parse().unwrap(),
             environment: Environment::Live,
             secret: secret.clone(),
@@ -206,7 +214,7 @@ impl Platform {
             http: url("http"),
             internal: url("internal"),
             admin: url("admin"),
-            client: reqwest::Client::builder().timeout(Duration::from_secs(30)).build().unwrap(),
+            client: reqwest::Client::builder().timeout(ANSWER_MAX).build().unwrap(),
             secret,
             identities: Mutex::default(),
             presented: Mutex::default(),
@@ -214,6 +222,7 @@ impl Platform {
             signing: Mutex::default(),
             shutdown,
             running: Some(running),
+            living: Mutex::default(),
         })
     }
 
@@ -427,8 +436,13 @@ impl Platform {
 
     /// Follows the change stream with this token.
     pub(crate) async fn follow_with(&self, token: &str, query: &str) -> Stream {
+        self.follow_for(ANSWER_MAX, token, query).await
+    }
+
+    /// The same, for at most this time.
+    pub(crate) async fn follow_for(&self, time: Duration, token: &str, query: &str) -> Stream {
         let url = format!("{}/internal/edge/feed?{query}", self.internal);
-        let response = self.client.get(url).bearer_auth(token).send().await.unwrap();
+        let response = self.client.get(url).timeout(time).bearer_auth(token).send().await.unwrap();
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "application/x-ndjson");
         Stream { response, buffer: Vec::new() }

@@ -10,7 +10,7 @@ use pingora::{ErrorType, OrErr as _};
 use super::Refusal;
 use crate::decorate::ResponseSink;
 use crate::request_id::RequestId;
-use crate::upstreams::ErrorPage;
+use upstreams::ErrorPage;
 
 const USUAL: &str = include_str!("page.html");
 
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_replaced_once_and_nothing_else() {
+    fn only_names_are_replaced_and_only_once() {
         let known = [("{status}", "502"), ("{message}", "{status}")];
         assert_eq!(filled("a{status}b{message}{x}{{status}", &known), "a502b{status}{x}{502");
         assert_eq!(filled("p { color: red }", &known), "p { color: red }");

@@ -1,6 +1,6 @@
-//! `[upstreams.NAME]`: the address, timeouts and routes of a backend.
+//! `[upstreams.NAME]`: the address, timeouts and routes of an upstream.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use contract::project::UpstreamName;
 use http::uri::Authority;
 use http::{HeaderValue, Method};
 
-use crate::fields::{FieldRules, Underscores};
-use crate::upstreams::ErrorPage;
-use crate::upstreams::{
-    Cors, EndpointUrl, HealthCheck, Hsts, IdentityForm, Origin, Question, Route, Scheme, Tls, TlsSettings, Transport,
-    UpstreamSettings,
+use upstreams::ErrorPage;
+use upstreams::fields::{FieldRules, Underscores};
+use upstreams::{
+    Cors, EndpointUrl, HealthCheck, HostPort, Hsts, IdentityForm, Origin, Question, Route, Scheme, Tls, TlsSettings,
+    Transport, UpstreamSettings, WebSocketLimits,
 };
 
 /// The platform's own services, which accept requests only with an identity.
@@ -31,12 +31,13 @@ const ROUTE_BODY_BYTES: u64 = 64 * 1024;
 /// The limit of the request body of an upstream without routes: a site with uploads.
 const OPEN_BODY_BYTES: u64 = 100 * 1024 * 1024;
 
-pub(super) fn read_all(section: &Section<'_>) -> Option<Vec<UpstreamSettings>> {
-    let upstreams: Vec<_> = section.table_names().iter().map(|name| read(section, name)).collect();
+/// Reads all upstreams; `sockets` is the directory of their Unix sockets.
+pub(super) fn read_all(section: &Section<'_>, sockets: Option<&Path>) -> Option<Vec<UpstreamSettings>> {
+    let upstreams: Vec<_> = section.table_names().iter().map(|name| read(section, name, sockets)).collect();
     upstreams.into_iter().collect()
 }
 
-fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
+fn read(section: &Section<'_>, name: &str, sockets: Option<&Path>) -> Option<UpstreamSettings> {
     let one = section.section(name);
     let parsed: Option<UpstreamName> = match name.parse() {
         Ok(name) => Some(name),
@@ -76,9 +77,12 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
         one.duration("total_timeout", Duration::from_secs(30), range).map(Some)
     };
     let in_flight = one.integer("in_flight_max", 256, 1..=1_000_000);
+    let websockets = websockets(&one);
     let connections = super::connection_limits(&one, Duration::from_mins(10));
     let shared = one.flag("shared_connections", false);
-    let health = if one.has("health") { health(&one.section("health")).map(Some) } else { Some(None) };
+    let grpc_web = grpc_web(&one, transport.as_ref());
+    let has_socket = endpoints.as_ref().is_some_and(|all| all.iter().any(|one| one.host_port.is_socket()));
+    let health = if one.has("health") { health(&one.section("health"), has_socket).map(Some) } else { Some(None) };
     let body = one.integer("body_bytes_max", OPEN_BODY_BYTES, 0..=1 << 40);
     let (pass, drop) = (one.list("pass_headers"), one.list("drop_headers"));
     let underscores = one.value("underscores", Underscores::default());
@@ -89,18 +93,21 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
     };
     let hsts = one.value("hsts", Hsts::default());
     let error_page = error_page(&one);
+    let endpoints = host_ports(&one, endpoints, sockets);
     let routes = routes.filter(|_| is_private)?;
     Some(UpstreamSettings {
         name: parsed?,
-        endpoints: endpoints?.into_iter().map(|endpoint| endpoint.host_port).collect(),
+        endpoints: endpoints?,
         transport: transport?,
         host: host?,
         connect_timeout: connect?,
         first_byte_timeout: first_byte?,
         total_timeout: total?,
         in_flight_max: u32::try_from(in_flight?).ok()?,
+        websockets: websockets?,
         connections: connections?,
         shared_connections: shared?,
+        grpc_web: grpc_web?,
         body_bytes_max: body?,
         health: health?,
         identity: identity?,
@@ -111,6 +118,16 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
         error_page: error_page?,
         routes,
     })
+}
+
+/// The endpoints with the directory of Unix sockets.
+fn host_ports(
+    section: &Section<'_>,
+    endpoints: Option<Vec<EndpointUrl>>,
+    sockets: Option<&Path>,
+) -> Option<Vec<HostPort>> {
+    let all: Result<Vec<_>, _> = endpoints?.into_iter().map(|endpoint| endpoint.within(sockets)).collect();
+    all.map_err(|why| section.complain("endpoints", why)).ok()
 }
 
 /// Whether data sent there stays private: TLS, loopback, or an operator's permission.
@@ -134,6 +151,23 @@ fn stays_private(
         return false;
     }
     true
+}
+
+fn websockets(section: &Section<'_>) -> Option<WebSocketLimits> {
+    let max = section.integer("websockets_max", 1_024, 1..=1_000_000);
+    let idle_timeouts = Duration::from_secs(1)..=Duration::from_hours(24);
+    let idle_timeout = section.duration("websocket_idle_timeout", Duration::from_hours(1), idle_timeouts);
+    Some(WebSocketLimits { max: u32::try_from(max?).ok()?, idle_timeout: idle_timeout? })
+}
+
+/// Whether gRPC-Web is translated: the upstream must speak HTTP/2.
+fn grpc_web(section: &Section<'_>, transport: Option<&Transport>) -> Option<bool> {
+    let translates = section.flag("grpc_web", false)?;
+    if translates && matches!(transport, Some(Transport::Plain)) {
+        section.complain("grpc_web", "use h2c:// or https:// endpoints: gRPC needs HTTP/2");
+        return None;
+    }
+    Some(translates)
 }
 
 /// The most bytes of a page file that are read; above the limit for pages, so that the error can name that limit.
@@ -220,7 +254,11 @@ fn host(section: &Section<'_>) -> Option<Option<HeaderValue>> {
     Some(value.and_then(Result::ok))
 }
 
-fn health(section: &Section<'_>) -> Option<HealthCheck> {
+fn health(section: &Section<'_>, has_socket: bool) -> Option<HealthCheck> {
+    if has_socket && section.has("port") {
+        section.complain("port", "remove it: a Unix socket has no other port");
+        return None;
+    }
     let question = question(section);
     let millis = Duration::from_millis;
     let port = section.optional_integer("port", 1..=65_535);
@@ -282,12 +320,12 @@ mod tests {
     fn read(text: &str) -> Result<Vec<UpstreamSettings>, String> {
         let source = Source::from_text("test", text, "TEST", BTreeMap::new());
         let reader = source.reader().unwrap();
-        let read = read_all(&reader.root().section("upstreams"));
+        let read = read_all(&reader.root().section("upstreams"), None);
         reader.finish(read).map_err(|problems| problems.to_string())
     }
 
     #[test]
-    fn api_keys_are_handed_to_the_control_plane_alone() {
+    fn api_keys_are_forwarded_only_to_the_control_plane() {
         let text =
             "[upstreams.domains]\nendpoints = [\"127.0.0.1:1\"]\n[upstreams.orders]\nendpoints = [\"127.0.0.1:1\"]\n";
         let all = read(&format!("{text}[upstreams.dashboard]\nendpoints = [\"localhost:1\"]\n")).unwrap();
@@ -298,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_identities_travel_as_plain_text_on_loopback_or_where_an_operator_says_so() {
+    fn keys_and_identities_are_sent_without_tls_only_on_loopback_or_where_the_settings_allow_it() {
         for (name, identity, what) in [
             ("domains", "", "API keys"),
             ("dashboard", "identity = \"none\"\n", "API keys"),

@@ -1,5 +1,6 @@
 //! The client's side of a request, for either version of HTTP.
 
+pub(crate) mod grpc_web;
 pub(crate) mod http1;
 pub(crate) mod http2;
 
@@ -29,8 +30,18 @@ pub(crate) trait Downstream: Send {
     /// An empty head.
     fn head(&self) -> Self::Head;
 
+    /// Whether a response that has begun can end with the status of a gRPC call.
+    fn may_end_call(&self) -> bool {
+        true
+    }
+
     /// Whether the client may switch to another protocol.
     fn may_switch(&self) -> bool;
+
+    /// Whether a response with a status of success begins a WebSocket: the request is a CONNECT (RFC 8441).
+    fn is_tunnel(&self) -> bool {
+        false
+    }
 
     /// Closes the connection after the response if it carries one request at a time (HTTP/1).
     fn close_after_response(&mut self);

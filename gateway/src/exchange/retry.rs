@@ -9,7 +9,7 @@ use pingora::Error;
 use tokio::time::Instant;
 
 use super::upstream::Refused;
-use crate::upstreams::RetryBudget;
+use upstreams::RetryBudget;
 
 /// Attempts of one request, including the first. Attempts that an upstream refused without processing them ("unread")
 /// are not among them.

@@ -10,6 +10,7 @@ mod trailers;
 use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use http::{HeaderMap, StatusCode};
@@ -31,7 +32,7 @@ use super::downstream::Downstream;
 use super::retry::{Failed, Failure};
 use crate::decorate::{PresentFields, ResponseSink};
 use crate::facts::ConnectionKind;
-use crate::upstreams::{Endpoint, Requirements};
+use upstreams::{Endpoint, Requirements};
 
 /// Buffer size for one read of a body.
 pub(super) const READ_BYTES: usize = 64 * 1024;
@@ -121,12 +122,14 @@ impl UpstreamCall {
         }
     }
 
-    /// The upstream has switched protocols: from here on both sides send bytes of their own, for an unlimited time.
-    pub(super) fn switch(&mut self, request_body: &mut RequestBody) {
+    /// The upstream has switched protocols: from here on both sides send bytes of their own, for an unlimited time, with
+    /// silence of at most `idle_timeout`.
+    pub(super) fn switch(&mut self, request_body: &mut RequestBody, idle_timeout: Duration) {
         request_body.switch();
-        self.wait_limits = WaitLimits::unlimited();
-        if let Version::Http1(http1) = &mut self.version {
-            http1.switch();
+        self.wait_limits = WaitLimits::new(idle_timeout, None);
+        match &mut self.version {
+            Version::Http1(http1) => http1.switch(),
+            Version::Http2(http2) => http2.switch(),
         }
     }
 
@@ -162,7 +165,8 @@ impl UpstreamCall {
                 in_time()?;
             }
         }
-        self.version.trailers().await
+        // Another protocol has none, and the upstream's side may not have ended.
+        if request_body.is_switched() { Ok(None) } else { self.version.trailers().await }
     }
 
     /// The response is complete: keeps the connection for the next request, if it accepts one.

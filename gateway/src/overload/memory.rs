@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_counted_to_where_something_begins() {
+    fn free_memory_is_counted_up_to_a_threshold() {
         let memory_use = MemoryUse { used: 500_000, limit: 1_000_000 };
         assert_eq!((memory_use.left_until(920), memory_use.left_until(500), memory_use.left_until(0)), (420_000, 0, 0));
     }

@@ -7,7 +7,7 @@
 //!
 //! The budget is exhausted for the lowest plans first. A project may begin another request while it has fewer than
 //! seven times as many as may still begin, so a burst of one project leaves some of the budget to the others: the rule
-//! that [`crate::upstreams`] uses for requests in progress. The platform's own hosts have a separate budget, half as
+//! that [`upstreams`] uses for requests in progress. The platform's own hosts have a separate budget, half as
 //! large: operators and customers can act whatever projects do, and visitors of the dashboard use up no memory of
 //! projects.
 
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_plans_find_it_full_first_and_the_platform_has_one_of_its_own() {
+    fn the_budget_is_full_for_the_lowest_plans_first_and_the_platform_has_its_own() {
         for (all, expected) in [(100, [70, 10, 10, 10]), (0, [8, 1, 1, 2])] {
             let budget = budget_for(all);
             let begun = Plan::ALL.iter().map(|plan| reserved(&budget, Some(*plan))).collect::<Vec<_>>();

@@ -24,7 +24,7 @@ impl Pipeline {
     pub(super) fn is_open(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> bool {
         let is_open = facts
             .upstream
-            .backend
+            .configured
             .as_ref()
             .is_some_and(|upstream| upstream.routes.is_open(request.method, request.path));
         if is_open {

@@ -41,7 +41,7 @@ impl Pipeline {
                 (project.access, &project.upstream)
             }
         };
-        facts.upstream.backend = self.upstreams.find(upstream);
+        facts.upstream.configured = self.upstreams.find(upstream);
         facts.surface = match access {
             Access::Key => Surface::Api,
             Access::Public => Surface::Site,

@@ -11,7 +11,7 @@ use super::Pipeline;
 use crate::answer::Answer;
 use crate::facts::{Facts, Surface};
 use crate::request::EdgeRequest;
-use crate::upstreams::{AllowedOrigin, Cors};
+use upstreams::{AllowedOrigin, Cors};
 
 /// The longest list of fields that a browser may request and get.
 const REQUESTED_BYTES_MAX: usize = 1_024;
@@ -23,7 +23,7 @@ const FIELDS_USUAL: HeaderValue =
 impl Pipeline {
     #[expect(clippy::unused_self, reason = "a stage like the others, so that the page reads alike")]
     pub(super) fn answer_preflight(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Result<(), Answer> {
-        let Some(upstream) = &facts.upstream.backend else { return Ok(()) };
+        let Some(upstream) = &facts.upstream.configured else { return Ok(()) };
         // The project's own rule takes precedence over its upstream's.
         let own = facts.project.as_ref().and_then(|project| project.browsers.cors.as_ref());
         let (cors, origin) = (own.unwrap_or(&upstream.settings.cors), request.headers.get(header::ORIGIN));

@@ -1,25 +1,27 @@
 //! Checks path, method and body against the upstream's routes, and acquires a permit for a request in progress and
 //! memory for it.
 
+use std::sync::Arc;
+
 use http::Method;
 
 use super::Pipeline;
 use crate::answer::{Answer, Refusal};
 use crate::facts::{Facts, Surface, Target};
-use crate::fields::Underscores;
 use crate::forward::hops_left;
 use crate::request::EdgeRequest;
-use crate::upstreams::{Busy, RouteError};
 use contract::rejection::Rejection;
 use listener::fields::has_underscore;
 use listener::head::has_dot_segments;
+use upstreams::fields::Underscores;
+use upstreams::{Bulkhead, Busy, RouteError};
 
 const TOO_MANY_OF_ADDRESS: &str =
     "Too many requests from your address are in progress here. Retry when some have ended.";
 
 impl Pipeline {
     pub(super) fn route(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Result<Target, Answer> {
-        let upstream = facts.upstream.backend.clone().ok_or(Rejection::UpstreamUnknown)?;
+        let upstream = facts.upstream.configured.clone().ok_or(Rejection::UpstreamUnknown)?;
         if has_dot_segments(request.path) {
             return Err(Rejection::BadTarget.into());
         }
@@ -51,20 +53,29 @@ impl Pipeline {
         };
         // WebSocket is only for public sites: an upgraded connection of an API would cost one unit for any duration.
         facts.connection.upgrade = request.wants_upgrade && facts.surface == Surface::Site;
+        if request.is_tunnel && !facts.connection.upgrade {
+            let allow = upstream.routes.methods(request.path).unwrap_or_default();
+            return Err(Refusal::new(Rejection::MethodNotAllowed).with("Allow", &allow).into());
+        }
         // The permit is charged to the paying project: on the platform's own hosts, which all projects share, that is
         // the key's project. Without a key it is the site's project, and its visitor. The project's identity counts, so
         // that a later project with the same name is not affected.
         let payer = facts.caller.payer.as_ref().or(facts.project.as_ref()).map(|project| project.uid.clone());
         let visitor = facts.caller.key.is_none().then_some(request.client);
-        let permit = upstream.acquire(payer.as_ref(), visitor).map_err(|busy| match busy {
-            Busy::Upstream => Refusal::new(Rejection::Overloaded),
-            Busy::Project => Refusal::new(Rejection::TooManyInProgress).retry_after(1),
-            Busy::Visitor => {
-                Refusal::new(Rejection::TooManyInProgress).retry_after(1).with_message(TOO_MANY_OF_ADDRESS)
-            }
-        })?;
+        let acquire = |permits: &Arc<Bulkhead>| permits.acquire(payer.as_ref(), visitor).map_err(too_many);
+        let permit = acquire(upstream.permits(false))?;
+        // Until the upstream has accepted the WebSocket, it is a request in progress as well.
+        let websocket_permit = if facts.connection.upgrade { Some(acquire(upstream.permits(true))?) } else { None };
         let plan = facts.project.as_ref().map(|project| project.plan);
         let reservation = self.overload.reserve(plan, payer.as_ref()).ok_or(Rejection::Overloaded)?;
-        Ok(Target { upstream: upstream.clone(), body_bytes_max, permit, reservation })
+        Ok(Target { upstream: upstream.clone(), body_bytes_max, permit, websocket_permit, reservation })
+    }
+}
+
+fn too_many(busy: Busy) -> Refusal {
+    match busy {
+        Busy::Upstream => Refusal::new(Rejection::Overloaded),
+        Busy::Project => Refusal::new(Rejection::TooManyInProgress).retry_after(1),
+        Busy::Visitor => Refusal::new(Rejection::TooManyInProgress).retry_after(1).with_message(TOO_MANY_OF_ADDRESS),
     }
 }

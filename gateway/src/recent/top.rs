@@ -203,7 +203,7 @@ mod tests {
     const OK: Ended = Ended { blame: None, status: 200, took: Duration::from_micros(100) };
 
     #[test]
-    fn rows_say_who_and_how_it_ended() {
+    fn rows_have_the_caller_and_the_result() {
         let top = Top::default();
         let now = Duration::from_mins(1);
         let refused = |blame| Ended { blame: Some(blame), status: 503, took: Duration::ZERO };

@@ -54,7 +54,10 @@ impl KeptFile {
             Ok(()) => *written = text,
             Err(error) => {
                 let file = self.path.display();
-                tracing::warn!(error = format!("{error:#}"), %file, "cannot write a file with counts; trying again");
+                tracing::warn!(
+                    error = format!("{error:#}"), %file,
+                    "cannot save quota counts to a file; retrying. Free space on the disk, or check it"
+                );
             }
         }
     }
@@ -93,7 +96,7 @@ impl PlaceFile {
             Err(error) => tracing::error!(
                 error = format!("{error:#}"), data_directory = %directory,
                 "another gateway uses a copy of this data directory, and the new identity of this one cannot be written; \
-                 trying again every second"
+                 retrying every second"
             ),
         }
     }
@@ -153,13 +156,17 @@ pub(super) async fn open(
         if let Some(text) = damage::read(&unclaimed.path, UNCLAIMED_BYTES_MAX) {
             settings.unclaimed = serde_json::from_slice(&text).unwrap_or_else(|error| {
                 let file = unclaimed.path.display();
-                tracing::error!(%error, %file, "the file is damaged; units admitted without Redis before this start are not claimed");
+                tracing::error!(
+                    %error, %file,
+                    "the file of uncharged requests is damaged; requests admitted without Redis before this start are \
+                     not charged. Check the disk"
+                );
                 BTreeMap::new()
             });
         }
         let store = RedisStore::start(redis.clone(), settings.process, calls, tasks);
         if let Err(outage) = store.connected(CONNECT_WAIT).await {
-            tracing::warn!(reason = %outage, "starting without the quota store (Redis)");
+            tracing::warn!(reason = %outage, "cannot reach the quota store (Redis); starting without it and retrying");
         }
         let quota = Quota::new(Arc::new(store), settings, clock);
         let known = Known::Shared { quota: quota.clone(), fleet, unclaimed };
@@ -198,11 +205,14 @@ fn embedded(config: &Config, clock: Arc<dyn Clock>) -> (Arc<MemoryStore>, PathBu
         match serde_json::from_slice::<Snapshot>(&text) {
             Ok(counts) => {
                 let buckets = store.import(counts);
-                tracing::info!(buckets, "restored the counts of the last run");
+                tracing::info!(buckets, "restored the quota counts of the previous process");
             }
             // A damaged file does not stop the gateway from starting: it logs an error and counts from zero.
             Err(error) => {
-                tracing::error!(%error, file = %path.display(), "the usage file is damaged; counts start at zero");
+                tracing::error!(
+                    %error, file = %path.display(),
+                    "the usage file is damaged; quota counts start at zero. Check the disk"
+                );
             }
         }
     }

@@ -30,16 +30,26 @@ impl Hooks for EdgeHooks {
     /// handshake ends before a certificate is sent.
     fn certificate(&self, sni: &Hostname) -> Option<Arc<CertifiedKey>> {
         let pipeline = &self.gateway.pipeline;
-        pipeline.replica.certificate(sni).or_else(|| {
+        let found = pipeline.replica.certificate(sni).or_else(|| {
             let covering = pipeline.platform_certificate.as_ref()?.covering(sni)?;
             pipeline.replica.site(sni).map(|_| covering)
-        })
+        });
+        if found.is_none() {
+            pipeline.replica.unserved.note(sni);
+        }
+        found
     }
 
     fn challenge_certificate(&self, name: &Hostname) -> Option<Arc<CertifiedKey>> {
         let challenge = self.gateway.pipeline.replica.challenge_for(name)?;
         challenge_certificate(&challenge)
-            .inspect_err(|error| tracing::error!(%name, %error, "cannot create a challenge certificate; the certificate authority will not validate this name"))
+            .inspect_err(|error| {
+                tracing::error!(
+                    %name, %error,
+                    "cannot create the certificate that proves a name to the certificate authority (TLS-ALPN-01); its \
+                     order will fail"
+                );
+            })
             .ok()
     }
 

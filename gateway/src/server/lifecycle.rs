@@ -19,6 +19,7 @@ use tokio::sync::{oneshot, watch};
 use super::counting::UsageFile;
 use crate::admin::Live;
 use crate::clock::FleetClock;
+use crate::config::DrainTimes;
 use crate::platform_certificate::{CertificateFault, FaultyCertificate, PlatformCertificate};
 use crate::telemetry::{CertificateKind, Telemetry};
 use listener::{Connections, Listener, ListenerState};
@@ -89,26 +90,31 @@ impl DataPlane {
         };
         tracing::error!(
             listener = name,
-            "listener panicked; draining and ending the process, so that it is started anew"
+            "a listener panicked; draining and ending the process, so that its supervisor restarts it"
         );
         shutdown.begin();
         anyhow::bail!("the {name} listener panicked")
     }
 
     /// Lame duck, then drain, then the end as soon as no request is in progress.
-    pub(super) async fn drain(
-        self,
-        live: &Live,
-        telemetry: &Telemetry,
-        lame_duck: Duration,
-        drain_max: Duration,
-    ) -> anyhow::Result<()> {
+    pub(super) async fn drain(self, live: &Live, telemetry: &Telemetry, times: DrainTimes) -> anyhow::Result<()> {
         live.health.drain();
         telemetry.draining.set(1);
         live.connections.announce_drain();
-        tokio::time::sleep(lame_duck).await;
+        tokio::time::sleep(times.lame_duck).await;
         live.connections.drain();
-        let finished = tokio::time::timeout(drain_max, nothing_in_progress(&live.connections)).await;
+        let ending = async {
+            tokio::time::sleep(times.websockets).await;
+            live.connections.end_websockets();
+            std::future::pending::<()>().await;
+        };
+        let finishing = async {
+            tokio::select! {
+                () = nothing_in_progress(&live.connections) => {}
+                () = ending => {}
+            }
+        };
+        let finished = tokio::time::timeout(times.requests, finishing).await;
         let left = live.connections.in_flight();
         tracing::info!(requests_left = left, connections_left = live.connections.live(), "drained");
         live.connections.close_all();

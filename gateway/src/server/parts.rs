@@ -23,7 +23,6 @@ use crate::pipeline::Pipeline;
 use crate::platform_certificate::PlatformCertificate;
 use crate::request_id::RequestId;
 use crate::telemetry::Telemetry;
-use crate::upstreams::Upstreams;
 use listener::Connections;
 use quota::Quota;
 use quota::failed_authentications::FailedAuthenticationLimits;
@@ -31,6 +30,7 @@ use replica::CertificateOpener;
 use replica::damage::REPLICA;
 use replica::follow::Follower;
 use replica::{HotBounds, Replica};
+use upstreams::Upstreams;
 
 /// The parts, from which `start` builds listeners and tasks.
 pub(super) struct Parts {

@@ -18,8 +18,8 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use crate::config::{Config, ENVIRONMENT_PREFIX};
 use crate::telemetry::Telemetry;
-use crate::upstreams::Upstreams;
 use replica::Replica;
+use upstreams::Upstreams;
 
 /// The setting for the log filter.
 const LOG_FILTER: &str = "log.filter";
@@ -78,7 +78,7 @@ impl Reload {
                 Ok(config) => self.take(config).await,
                 Err(error) => {
                     tracing::error!(error = format!("{error:#}"), "refused the new settings; keeping the old ones");
-                    self.refuse("it has mistakes, which the gateway's log names");
+                    self.refuse("it has mistakes; the gateway's log lists them");
                 }
             }
         }

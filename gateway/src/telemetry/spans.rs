@@ -54,7 +54,7 @@ pub(super) fn record(tracer: &Tracer, facts: &Facts, entry: &Entry<'_>, took: Du
             attributes.push(("tollhouse.upstream", text(upstream.settings.name.as_str())));
         }
         if let Some(endpoint) = &facts.upstream.endpoint {
-            attributes.push(("server.address", AttributeValue::Text(endpoint.address.to_string())));
+            attributes.push(("server.address", AttributeValue::Text(endpoint.text().to_owned())));
         }
         if facts.upstream.answered.is_some() {
             attributes.push(("http.response.status_code", status));

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_news_once_a_minute() {
+    fn the_use_of_a_key_is_reported_once_a_minute() {
         let uses = KeyUses::default();
         for _ in 0..1_000 {
             uses.record(&key(1), NOW);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_reported_is_news_again_and_the_later_minute_wins() {
+    fn unreported_uses_are_reported_again_with_the_latest_minute() {
         let uses = KeyUses::default();
         uses.record(&key(1), NOW);
         uses.record(&key(2), NOW);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn one_report_has_a_bound_and_what_is_reported_is_forgotten_with_its_minute() {
+    fn a_report_is_bounded_and_reported_uses_are_forgotten_with_their_minute() {
         let uses = KeyUses::default();
         (0..7).for_each(|number| uses.record(&key(number), NOW));
         assert_eq!((uses.take(5, NOW).len(), uses.take(5, NOW).len(), uses.take(5, NOW).len()), (5, 2, 0));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_book_is_bounded() {
+    fn the_number_of_recorded_keys_is_bounded() {
         let uses = KeyUses::default();
         let bound = u32::try_from(KEYS_MAX).unwrap();
         (0..bound * 2).for_each(|number| uses.record(&key(number), NOW));

@@ -79,7 +79,7 @@ impl Reporter {
             }
             let report = UsageReport { node: self.node.clone(), projects };
             if let Err(error) = self.send(client, "usage", &report).await {
-                tracing::debug!(%error, "could not report usage; retrying in the next round");
+                tracing::debug!(%error, "cannot report usage; retrying in the next round");
                 self.counts.give_back(report.projects);
                 return;
             }
@@ -98,7 +98,7 @@ impl Reporter {
             }
             let report = KeyReport { node: self.node.clone(), used, bans, bans_total: total };
             if let Err(error) = self.send(client, "keys", &report).await {
-                tracing::debug!(%error, "could not report key use and bans; retrying in the next round");
+                tracing::debug!(%error, "cannot report key use and bans; retrying in the next round");
                 self.counts.keys.give_back(report.used);
                 return;
             }

@@ -1,7 +1,7 @@
 //! Cookies of upstreams: on platform hosts they are limited to the host.
 
 use crate::world::client::Ask;
-use crate::world::h2_upstream::{Asked, H2Upstream};
+use crate::world::h2_upstream::{H2Request, H2Upstream};
 use crate::world::upstream::{Act, response};
 use crate::world::{BLOG, ORDERS, SHOP, World};
 
@@ -48,8 +48,8 @@ async fn a_project_sets_no_cookie_for_the_platforms_domain() {
 
 #[tokio::test]
 async fn an_upstream_over_http_2_sets_no_cookie_for_the_platforms_domain() {
-    let upstream = H2Upstream::start(100, async |asked: Asked| {
-        asked.answer(&COOKIES.map(|(sent, _)| ("set-cookie", sent)), "").await;
+    let upstream = H2Upstream::start(100, async |request: H2Request| {
+        request.answer(&COOKIES.map(|(sent, _)| ("set-cookie", sent)), "").await;
     });
     let at = upstream.await.address;
     let world = World::with(|setup| setup.blog_urls = vec![format!("h2c://{at}")]).await;

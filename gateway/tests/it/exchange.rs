@@ -403,7 +403,7 @@ async fn over_http2_an_answer_before_the_body_was_read_is_the_answer() {
 }
 
 #[tokio::test]
-async fn over_http2_interim_responses_go_on() {
+async fn over_http2_interim_responses_are_forwarded() {
     let world = World::start().await;
     let client = world.h2(BLOG).await;
     let text = format!("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n{}", response("200 OK", "", "[]"));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use contract::feed::Entity;
 use contract::plan::Plan;
 use contract::project::{Access, Project};
-use tokio::net::TcpSocket;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 
 use crate::world::client::{Ask, Client, Reply};
@@ -46,19 +46,28 @@ async fn an_upstream_that_refuses_connections_is_502() {
     assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
 }
 
+/// The part of `/status` about an upstream.
+async fn status_of(world: &World, upstream: &str) -> serde_json::Value {
+    let status: serde_json::Value = serde_json::from_str(&world.admin.get("/status").await.1).unwrap();
+    let upstreams = status["upstreams"].as_array().unwrap();
+    upstreams.iter().find(|one| one["name"] == upstream).unwrap().clone()
+}
+
 #[tokio::test]
 async fn an_upstream_that_accepts_connections_again_is_reached_before_a_request_tries_it() {
     let (held, refusing) = refusing_address();
     let world = World::with(|setup| setup.orders_endpoints = vec![refusing]).await;
-    let up = async || {
-        let status: serde_json::Value = serde_json::from_str(&world.admin.get("/status").await.1).unwrap();
-        let upstreams = status["upstreams"].as_array().unwrap();
-        upstreams.iter().find(|one| one["name"] == "orders").unwrap()["up"].as_u64().unwrap()
-    };
+    let status = async || status_of(&world, "orders").await;
+    assert!(status().await["tried_seconds_ago"].is_null());
     world.ask(world.list()).await.refused(502, "upstream_unreachable");
-    assert_eq!(up().await, 0);
+    let failing = status().await;
+    assert!(failing["up"] == 0 && failing["tried_seconds_ago"].is_u64(), "{failing}");
     let _back = held.listen(16).unwrap();
-    eventually("the upstream counts as reached", async || (up().await == 1).then_some(())).await;
+    let reached = eventually("the upstream counts as reached", async || {
+        let status = status().await;
+        (status["up"] == 1).then_some(status)
+    });
+    assert!(reached.await["tried_seconds_ago"].is_null());
 }
 
 // promise: faults.11
@@ -270,6 +279,63 @@ async fn with_all_addresses_dead_the_answer_is_502_after_two_attempts() {
 }
 
 /// A world with an idle upstream connection that dies with the next request.
+/// An address that answers no connection while the sockets live: its queue is full, so the kernel drops the packets.
+async fn silent_address() -> (SocketAddr, TcpListener, Vec<TcpStream>) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let listener = socket.listen(0).unwrap();
+    let (address, mut held) = (listener.local_addr().unwrap(), Vec::new());
+    while let Ok(stream) = tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(address)).await {
+        held.push(stream.unwrap());
+    }
+    (address, listener, held)
+}
+
+#[tokio::test]
+async fn an_address_that_swallows_packets_does_not_hold_up_requests() {
+    let (silent, _listener, _held) = silent_address().await;
+    for upstreams_of_http2 in [false, true] {
+        let upstream = if upstreams_of_http2 { Upstream::over_http2().await } else { Upstream::start().await };
+        let world = World::with(|setup| {
+            setup.upstreams_of_http2 = upstreams_of_http2;
+            // Longer than a test may take.
+            setup.blog = "connect_timeout = \"1m\"\nfirst_byte_timeout = \"1m\"";
+            setup.blog_endpoints = vec![silent, upstream.address];
+        })
+        .await;
+        // Two requests: each of the addresses is the first choice of one.
+        for _ in 0..2 {
+            let reply = world.ask(Ask::get(BLOG, "/")).await;
+            assert_eq!(reply.status, 200, "{upstreams_of_http2}");
+            let line = world.log.line_of(reply.request_id()).await;
+            assert_eq!(line["endpoint"], upstream.address.to_string(), "{line}");
+            assert_eq!(line["attempts"], 1, "{line}");
+        }
+        world.end().await;
+    }
+}
+
+#[tokio::test]
+async fn an_http2_address_that_swallows_packets_counts_as_failing_although_another_one_was_sooner() {
+    let (silent, _listener, _held) = silent_address().await;
+    let upstream = Upstream::over_http2().await;
+    let world = World::with(|setup| {
+        setup.upstreams_of_http2 = true;
+        setup.blog = "connect_timeout = \"1s\"";
+        setup.blog_endpoints = vec![silent, upstream.address];
+    })
+    .await;
+    // Two requests: each of the addresses is the first choice of one.
+    for _ in 0..2 {
+        assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
+    }
+    eventually("the address that swallows packets counts as failing", async || {
+        (status_of(&world, "blog").await["up"] == 1).then_some(())
+    })
+    .await;
+    world.end().await;
+}
+
 async fn world_with_a_dying_connection() -> World {
     let world = World::start().await;
     assert_eq!(world.ask(world.list()).await.status, 200);
@@ -290,7 +356,7 @@ async fn reading_is_tried_again_when_an_idle_connection_had_died() {
 // promise: faults.12
 /// Of a body that was sent already, as much is kept as a second attempt needs.
 #[tokio::test]
-async fn reading_with_a_body_is_tried_again_with_all_of_it() {
+async fn a_get_with_a_body_is_retried_with_its_whole_body() {
     let world = World::start().await;
     assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
     world.blog.next(Act::AnswerAndClose(Vec::new()));

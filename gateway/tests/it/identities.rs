@@ -45,7 +45,7 @@ fn claims(keys: &KeySet, request: &Received, audience: &str, at: i64) -> Result<
 }
 
 #[tokio::test]
-async fn a_backend_verifies_who_calls_with_the_published_keys() {
+async fn an_upstream_verifies_the_caller_with_the_published_keys() {
     let world = world().await;
     let keys = published(&world).await;
     assert_eq!(world.ask(world.list()).await.status, 200);

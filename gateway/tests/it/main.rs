@@ -85,6 +85,8 @@ mod upstream_chunks;
 #[cfg(test)]
 mod upstream_grpc;
 #[cfg(test)]
+mod upstream_grpc_web;
+#[cfg(test)]
 mod upstream_http2;
 #[cfg(test)]
 mod upstream_servers;
@@ -94,3 +96,5 @@ mod upstream_silence;
 mod upstream_tls;
 #[cfg(test)]
 mod websockets;
+#[cfg(test)]
+mod websockets_http2;

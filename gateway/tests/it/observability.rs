@@ -93,7 +93,7 @@ async fn every_request_is_one_log_line_with_all_fields() {
 }
 
 #[tokio::test]
-async fn a_refusal_of_the_door_looks_like_any_other_refusal() {
+async fn a_refusal_of_the_listener_looks_like_any_other_refusal() {
     let world = World::start().await;
     let key = &world.key.text;
     let cases = [

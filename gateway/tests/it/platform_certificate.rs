@@ -191,7 +191,7 @@ async fn a_bad_certificate_at_the_start_is_served_and_reported() {
 }
 
 #[tokio::test]
-async fn wrong_names_at_the_start_are_reported_and_mended_without_a_restart() {
+async fn wrong_names_at_the_start_are_reported_and_corrected_without_a_restart() {
     let api = "api.tollhouse.localhost";
     let world = World::with(|setup| {
         setup.platform = pair(&["other.example"], -1, 90);

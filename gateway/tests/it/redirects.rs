@@ -58,7 +58,7 @@ async fn a_secondary_domain_redirects_to_the_primary_one_with_the_configured_sta
 
 // rule: 1.15
 #[tokio::test]
-async fn without_a_choice_reading_is_301_and_everything_else_keeps_its_method() {
+async fn by_default_get_and_head_redirect_with_301_and_other_methods_with_308() {
     let world = world_with(None).await;
     let location = format!("https://{SHOP}:{}/x", world.https.port());
     for (method, status) in

@@ -165,7 +165,7 @@ async fn another_database_removes_nothing_until_an_operator_accepts_it() {
 }
 
 #[tokio::test]
-async fn a_database_that_went_back_is_refused_at_any_number() {
+async fn a_database_restored_to_an_earlier_state_is_refused_at_any_revision() {
     let world = World::start().await;
     let late = "late.tollhouse.localhost";
     let yesterday = world.control.copy_database();
@@ -201,7 +201,7 @@ async fn a_database_that_went_back_is_refused_at_any_number() {
 }
 
 #[tokio::test]
-async fn an_acceptance_without_a_refusal_is_refused_and_arms_nothing() {
+async fn an_acceptance_without_a_refused_state_is_refused_and_has_no_later_effect() {
     let world = World::start().await;
     let nothing = async || {
         let (status, said) = world.admin.ask("POST", "/replica/accept", &world.operator()).await;
@@ -295,7 +295,7 @@ async fn a_gateway_too_far_behind_takes_a_snapshot_and_drops_everything_absent_f
 }
 
 #[tokio::test]
-async fn a_stream_that_falls_silent_is_asked_for_again() {
+async fn a_silent_stream_is_requested_again() {
     let world = World::start().await;
     world.control.fall_silent();
     world.control.asked(2).await;
@@ -320,7 +320,7 @@ async fn a_change_that_comes_twice_is_applied_once() {
 
 // promise: faults.27
 #[tokio::test]
-async fn after_a_gap_the_missing_change_is_asked_for() {
+async fn after_a_gap_the_missing_change_is_requested() {
     let world = World::start().await;
     world.control.put(Entity::Project(limited("demo", 7, 1_000))).await;
     world.control.say(&change(4, Effect::Remove(name(DEMO))));

@@ -37,7 +37,12 @@ async fn trailers_of_an_http1_upstream_reach_clients_that_take_them() {
     assert!(told.ends_with("3\r\nabc\r\n0\r\n\r\n"), "{told}");
     next();
     let client = world.h2(BLOG).await;
-    let mut reply = within(client.hold(&Ask::get(BLOG, "/")).await).await.unwrap();
+    let mut reply = within(client.hold(&Ask::get(BLOG, "/").field("TE", "trailers")).await).await.unwrap();
+    // Many servers send trailers only to clients that say so.
+    let requests = world.blog.requests();
+    let fields = requests.iter().map(|request| (request.head.get("te"), request.head.get("connection")));
+    let fields: Vec<_> = fields.collect();
+    assert_eq!(fields, [(Some("trailers"), Some("te")), (None, None), (Some("trailers"), Some("te"))]);
     assert_eq!(within(reply.body_mut().data()).await.unwrap().unwrap(), "abc");
     assert!(within(reply.body_mut().data()).await.is_none());
     let trailers = within(reply.body_mut().trailers()).await.unwrap().unwrap();

@@ -31,7 +31,7 @@ fn script(arguments: &[&str]) -> Command {
 }
 
 /// A third-party gRPC server, and its port. It ends with its input.
-async fn server() -> (Child, u16) {
+pub(crate) async fn server() -> (Child, u16) {
     let mut server = script(&["serve"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("Python");
     let mut line = String::new();
     within(BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut line)).await.unwrap();
@@ -82,7 +82,7 @@ async fn run(world: &World, work: &str) {
 }
 
 #[tokio::test]
-async fn grpcs_own_question_about_health_is_asked() {
+async fn the_grpc_health_protocol_is_used() {
     let (server, port) = server().await;
     let world = world(
         &format!("127.0.0.1:{port}"),

@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::world::client::Ask;
 use crate::world::entities::{public, site};
-use crate::world::h2_upstream::{Asked, H2Upstream, going_away, pausing, send};
+use crate::world::h2_upstream::{H2Request, H2Upstream, going_away, pausing, send};
 use crate::world::secure::{file, front, usual};
 use crate::world::upstream::{Act, Upstream};
 use crate::world::{BLOG, Setup, World, certificates, eventually, within};
@@ -31,7 +31,7 @@ async fn world(at: SocketAddr, change: impl FnOnce(&mut Setup)) -> World {
 }
 
 /// Sends the body back, after the requested fields.
-async fn echo(mut asked: Asked) {
+async fn echo(mut asked: H2Request) {
     let path = asked.head.uri.path().to_owned();
     let body = asked.read().await;
     asked.answer(&[("x-path", &path)], body).await;
@@ -168,7 +168,7 @@ async fn an_upstreams_limit_of_streams_is_kept() {
     let (gate, at_once, most) =
         (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (opened, counted, highest) = (gate.clone(), at_once.clone(), most.clone());
-    let upstream = H2Upstream::start(2, move |asked: Asked| {
+    let upstream = H2Upstream::start(2, move |asked: H2Request| {
         let (opened, counted, highest) = (opened.clone(), counted.clone(), highest.clone());
         async move {
             highest.fetch_max(counted.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -243,7 +243,7 @@ async fn a_request_meets_any_number_of_connections_that_go_away() {
 async fn a_refused_stream_is_retried_elsewhere_a_bounded_number_of_times() {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = asked.clone();
-    let upstream = H2Upstream::start(100, move |mut asked: Asked| {
+    let upstream = H2Upstream::start(100, move |mut asked: H2Request| {
         let number = counted.fetch_add(1, Ordering::Relaxed);
         async move {
             if asked.head.uri.path() == "/never" || number == 0 {
@@ -266,11 +266,11 @@ async fn a_refused_stream_is_retried_elsewhere_a_bounded_number_of_times() {
 
 /// Each request is sent twice, and more often while the budget of retries lasts: ten of them, and one for ten requests.
 #[tokio::test]
-async fn an_upstream_that_refuses_all_streams_gets_twice_as_many_and_no_new_connections() {
+async fn an_upstream_that_refuses_all_streams_gets_a_bounded_number_of_retries_and_no_new_connections() {
     const REQUESTS: usize = 40;
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = asked.clone();
-    let upstream = H2Upstream::start(100, move |mut asked: Asked| {
+    let upstream = H2Upstream::start(100, move |mut asked: H2Request| {
         counted.fetch_add(1, Ordering::Relaxed);
         async move { asked.respond.send_reset(Reason::REFUSED_STREAM) }
     })
@@ -336,7 +336,7 @@ async fn a_stream_that_is_reset_is_not_sent_again_and_cuts_its_response() {
 #[tokio::test]
 async fn a_client_that_does_not_read_delays_no_other_client() {
     let large = Bytes::from(vec![b'x'; 4 << 20]);
-    let upstream = H2Upstream::start(100, move |asked: Asked| {
+    let upstream = H2Upstream::start(100, move |asked: H2Request| {
         let large = large.clone();
         async move {
             let body = if asked.head.uri.path() == "/large" { large } else { "small".into() };
@@ -360,7 +360,7 @@ async fn a_client_that_does_not_read_delays_no_other_client() {
 }
 
 #[tokio::test]
-async fn tenants_do_not_share_a_connection_unless_the_settings_say_so() {
+async fn tenants_share_a_connection_only_if_the_settings_allow_it() {
     for (lines, connections) in [("", 2), ("shared_connections = true", 1)] {
         let upstream = H2Upstream::start(100, echo).await;
         let world = world(upstream.address, |setup| setup.blog = lines).await;
@@ -375,7 +375,7 @@ async fn tenants_do_not_share_a_connection_unless_the_settings_say_so() {
 /// Two tenants on one connection, bodies of all sizes, streams that are reset in the middle: each gets its own bytes.
 #[tokio::test]
 async fn no_byte_of_one_exchange_reaches_another() {
-    let upstream = H2Upstream::start(100, |mut asked: Asked| async move {
+    let upstream = H2Upstream::start(100, |mut asked: H2Request| async move {
         let path = asked.head.uri.path().to_owned();
         let body = asked.read().await;
         let mut stream = asked.begin(200, &[("x-path", &path)], false);
@@ -422,7 +422,7 @@ async fn no_byte_of_one_exchange_reaches_another() {
 }
 
 #[tokio::test]
-async fn interim_responses_and_trailers_go_on() {
+async fn interim_responses_and_trailers_are_forwarded() {
     let (upstream, mut taken) = H2Upstream::taken().await;
     let world = world(upstream.address, |_| {}).await;
     let client = world.h2(BLOG).await;

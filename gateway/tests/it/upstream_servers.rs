@@ -10,7 +10,7 @@ use tokio::process::{Child, Command};
 
 use crate::world::client::{Ask, Reply};
 use crate::world::secure::file;
-use crate::world::{BLOG, World, certificates, eventually};
+use crate::world::{BLOG, Setup, World, certificates, eventually};
 
 /// A port that is free at the moment.
 async fn free() -> u16 {
@@ -94,11 +94,15 @@ async fn kept(world: &World, url: &str, path: &str, what: &str, reply: &Reply, b
 
 /// Sends requests over both versions, with bodies in both directions; `/upload/` stores them.
 async fn assert_served(url: String, tls: &str, kind: &str) {
+    assert_served_with(url, kind, |setup| setup.blog_tables = tls.to_owned()).await;
+}
+
+async fn assert_served_with(url: String, kind: &str, change: impl FnOnce(&mut Setup)) {
     let world = World::with(|setup| {
         setup.blog_urls = vec![url.clone()];
         // A server under load may accept slowly.
         setup.blog = "connect_timeout = \"10s\"";
-        setup.blog_tables = tls.to_owned();
+        change(setup);
     })
     .await;
     let (mut old, new) = (world.tls(BLOG).await, world.h2(BLOG).await);
@@ -157,6 +161,47 @@ async fn nginx_over_tls_with_a_client_certificate_and_both_versions() {
             assert_served(format!("https://127.0.0.1:{port}"), &format!("{}{lines}", files.tls), kind).await;
         }
     }
+}
+
+#[tokio::test]
+async fn nginx_behind_a_unix_socket_over_both_versions() {
+    let files = files();
+    let place = files.directory.path().to_str().unwrap().to_owned();
+    for (scheme, options, kind) in [("unix", "", "h1"), ("unix+h2c", "http2", "h2")] {
+        let (_server, _) = started(async |port| {
+            // A server that ended has left it there.
+            let _ = std::fs::remove_file(files.directory.path().join("shop.sock"));
+            let text = format!(
+                "daemon off; master_process off; error_log stderr; pid {place}/nginx.pid; worker_processes 1; events {{}}\n\
+                 http {{ access_log off; client_body_temp_path {place}/b; proxy_temp_path {place}/p;\n\
+                 fastcgi_temp_path {place}/f; uwsgi_temp_path {place}/u; scgi_temp_path {place}/s;\n\
+                 server {{ listen unix:{place}/shop.sock {options}; listen 127.0.0.1:{port}; root {place};\n\
+                 client_max_body_size 10m;\n\
+                 location /upload/ {{ dav_methods PUT DELETE; create_full_put_path on; }} }} }}\n"
+            );
+            let settings = file(files.directory.path(), "nginx.conf", &text);
+            spawn(&program("nginx"), &["-c", settings.to_str().unwrap(), "-p", &place, "-e", "stderr"])
+        })
+        .await;
+        let root = format!("sockets_directory = \"{place}\"");
+        assert_served_with(format!("{scheme}:shop.sock"), kind, |setup| setup.root = root).await;
+    }
+}
+
+#[tokio::test]
+async fn a_unix_socket_that_does_not_exist_is_502_with_the_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let world = World::with(|setup| {
+        setup.root = format!("sockets_directory = \"{}\"", directory.path().display());
+        setup.blog_urls = vec!["unix:shop.sock".to_owned()];
+    })
+    .await;
+    let reply = world.ask(Ask::get(BLOG, "/")).await;
+    reply.refused(502, "upstream_unreachable");
+    let line = world.log.line_of(reply.request_id()).await;
+    assert_eq!(line["endpoint"], format!("unix:{}/shop.sock", directory.path().display()));
+    assert_eq!(line["reason"], "the socket does not exist: does the service run?");
+    world.end().await;
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 
 use crate::world::client::{Ask, Reply};
 use crate::world::h2::H2;
-use crate::world::h2_upstream::{Asked, H2Upstream};
+use crate::world::h2_upstream::{H2Request, H2Upstream};
 use crate::world::relay::Relay;
 use crate::world::secure::{file, front, usual};
 use crate::world::upstream::{Act, Upstream, response};
@@ -52,12 +52,12 @@ async fn behind_tls(to: SocketAddr) -> SocketAddr {
     front(to, config).await
 }
 
-async fn answer(mut asked: Asked) {
-    let connection = asked.connection.to_string();
-    if asked.head.headers.get("content-type").is_none_or(|kind| kind != "application/grpc") {
-        return asked.answer(&[("x-connection", &connection)], "").await;
+async fn answer(mut request: H2Request) {
+    let connection = request.connection.to_string();
+    if request.head.headers.get("content-type").is_none_or(|kind| kind != "application/grpc") {
+        return request.answer(&[("x-connection", &connection)], "").await;
     }
-    let mut stream = asked.begin(200, &[("content-type", "application/grpc"), ("x-connection", &connection)], false);
+    let mut stream = request.begin(200, &[("content-type", "application/grpc"), ("x-connection", &connection)], false);
     let trailers = [("grpc-status", "0")].map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
     let _ = stream.send_trailers(trailers.into_iter().collect());
 }
@@ -265,13 +265,13 @@ async fn kept_connections_that_are_all_reset_cost_no_request() {
 fn slowly(
     gate: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
-) -> impl Fn(Asked) -> futures_util::future::BoxFuture<'static, ()> + Send + Sync + 'static {
-    move |asked| {
+) -> impl Fn(H2Request) -> futures_util::future::BoxFuture<'static, ()> + Send + Sync + 'static {
+    move |request| {
         let (gate, waiting) = (gate.clone(), waiting.clone());
         Box::pin(async move {
             waiting.fetch_add(1, Ordering::Relaxed);
             gate.acquire().await.unwrap().forget();
-            answer(asked).await;
+            answer(request).await;
         })
     }
 }
@@ -281,14 +281,14 @@ fn slowly(
 async fn a_slow_request_keeps_no_connection_from_serving_others() {
     let (gate, waiting) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
     let (opened, counted) = (gate.clone(), waiting.clone());
-    let upstream = H2Upstream::start(100, move |asked: Asked| {
+    let upstream = H2Upstream::start(100, move |request: H2Request| {
         let (opened, counted) = (opened.clone(), counted.clone());
         async move {
-            if asked.head.uri.path() == "/slow" {
+            if request.head.uri.path() == "/slow" {
                 counted.fetch_add(1, Ordering::Relaxed);
                 opened.acquire().await.unwrap().forget();
             }
-            answer(asked).await;
+            answer(request).await;
         }
     })
     .await;

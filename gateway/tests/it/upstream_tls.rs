@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use tokio::io::AsyncBufReadExt as _;
 
 use crate::world::client::Ask;
-use crate::world::h2_upstream::{Asked, H2Upstream};
+use crate::world::h2_upstream::{H2Request, H2Upstream};
 use crate::world::secure::{file, front, server, usual};
 use crate::world::upstream::{Act, Upstream, response};
 use crate::world::{BLOG, World, certificates, eventually, within};
@@ -172,7 +172,7 @@ async fn a_client_certificate_is_sent_and_reloaded_when_its_file_changes() {
 #[tokio::test]
 async fn trust_that_is_taken_away_ends_for_connections_in_use() {
     for http2 in [false, true] {
-        let (old, new, files) = (Upstream::start().await, H2Upstream::start(100, Asked::empty).await, directory());
+        let (old, new, files) = (Upstream::start().await, H2Upstream::start(100, H2Request::empty).await, directory());
         let mut config = usual(&["127.0.0.1"]);
         config.alpn_protocols = vec![if http2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
         let at = front(if http2 { new.address } else { old.address }, config).await;
@@ -232,7 +232,7 @@ async fn an_insecure_upstream_is_served_and_status_and_log_say_so() {
 }
 
 #[tokio::test]
-async fn health_is_asked_over_tls() {
+async fn health_checks_use_tls() {
     let (upstream, files) = (Upstream::start().await, directory());
     let at = front(upstream.address, usual(&["another.example"])).await;
     let root = file(files.path(), "root.pem", &certificates::root());

@@ -9,7 +9,7 @@ use crate::world::entities::project;
 use crate::world::upstream::Act;
 use crate::world::{BLOG, ORDERS, World};
 
-fn upgrade(ask: Ask) -> Ask {
+pub(crate) fn upgrade(ask: Ask) -> Ask {
     ask.field("Connection", "Upgrade")
         .field("Upgrade", "websocket")
         .field("Sec-WebSocket-Version", "13")

@@ -88,6 +88,8 @@ pub(crate) struct Setup {
     pub(crate) upstreams_of_http2: bool,
     /// The control plane sends no keys until the test does.
     pub(crate) sends_no_keys: bool,
+    /// Lines before the first table.
+    pub(crate) root: String,
     /// Lines for `[quota]`.
     pub(crate) quota: &'static str,
     /// Where HTTPS is listened for.
@@ -146,6 +148,7 @@ impl World {
             blog_tables: String::new(),
             upstreams_of_http2: false,
             sends_no_keys: false,
+            root: String::new(),
             quota: "",
             https: "127.0.0.1:0",
             listen: "",
@@ -328,6 +331,7 @@ fn configuration(setup: &Setup, control: &ControlPlane, directory: &TempDir) -> 
         credential = "{credential}"
         sealing_secret = "{SEALING_SECRET}"
         threads = 1
+        {root}
         [listen]
         http = "127.0.0.1:0"
         https = "{https}"
@@ -358,6 +362,7 @@ fn configuration(setup: &Setup, control: &ControlPlane, directory: &TempDir) -> 
         {blog_tables}
         "#,
         data = file("data").display(),
+        root = setup.root,
         https = setup.https,
         credential = credentials::credential(0),
         listen = setup.listen,

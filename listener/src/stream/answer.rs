@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_says_all_that_a_client_needs() {
+    fn a_response_has_all_fields_that_a_client_needs() {
         let response = compose(Rejection::BadFraming, "req-1", false);
         let (head, body) = response.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\nDate: "));

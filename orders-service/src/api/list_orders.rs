@@ -94,7 +94,10 @@ fn rest(
                 Ok(None) => Ok(Some((array.end(), None))),
                 Err(error) => {
                     metrics.store_errors.with_label_values(&[error.kind.as_str()]).inc();
-                    tracing::error!(request.id = request_id, kind = error.kind.as_str(), %error, "ended a list early: the store failed");
+                    tracing::error!(
+                        request.id = request_id, kind = error.kind.as_str(), %error,
+                        "ended a list early: the database failed"
+                    );
                     Err(error)
                 }
             }

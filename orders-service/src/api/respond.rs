@@ -24,6 +24,9 @@ pub(crate) fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
         .map(|text| (*text).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_default();
-    tracing::error!(panic = text, "a handler panicked; answered 500; please report this bug");
+    tracing::error!(
+        panic = text,
+        "a handler panicked; answered 500. This is a defect: report it with the panic's place, which standard error has"
+    );
     Code::InternalError.refuse().into_response()
 }

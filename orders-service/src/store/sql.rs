@@ -22,8 +22,9 @@ use chassis::sql::{Database, Kind, Location, Migrations, query, query_as, query_
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::RecvError;
 
-use self::writer::{Job, Writer};
+use self::writer::{CommitPermit, Job, Writer};
 use super::{
     ChangeError, CreateError, Created, Edition, Event, FaultKind, IMPORT_WAIT_MAX, Idempotency, ImportError, NewOrder,
     PageQuery, StoreError, Summary, WAIT_MAX, Waiting,
@@ -99,25 +100,26 @@ impl OrderStore {
     async fn write<T>(
         &self,
         project: &ProjectUid,
-        wait: Duration,
         job: impl FnOnce(ProjectUid, oneshot::Sender<T>) -> Job,
     ) -> Result<T, StoreError> {
-        Self::write_by(self.writer_of(project)?, wait, |reply| job(project.clone(), reply)).await
+        Self::write_by(self.writer_of(project)?, |reply| job(project.clone(), reply)).await
     }
 
-    async fn write_by<T>(
-        writer: &Writer,
-        wait: Duration,
-        job: impl FnOnce(oneshot::Sender<T>) -> Job,
-    ) -> Result<T, StoreError> {
+    async fn write_by<T>(writer: &Writer, job: impl FnOnce(oneshot::Sender<T>) -> Job) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
         writer.submit(job(reply))?;
-        match tokio::time::timeout(wait, answer).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(_)) => Err(StoreError::new(FaultKind::Other, "the writer stopped before it answered")),
-            Err(_) => Err(StoreError::new(FaultKind::Busy, "the writer did not answer in time")),
-        }
+        answer_in_time(answer).await?.map_err(|_| stopped())
     }
+}
+
+/// The answer of a writer, or its end without one.
+async fn answer_in_time<T>(answer: oneshot::Receiver<T>) -> Result<Result<T, RecvError>, StoreError> {
+    let late = |_| StoreError::new(FaultKind::Busy, "the writer did not answer in time");
+    tokio::time::timeout(WAIT_MAX, answer).await.map_err(late)
+}
+
+fn stopped() -> StoreError {
+    StoreError::new(FaultKind::Other, "the writer stopped before it answered")
 }
 
 fn no_writer() -> StoreError {
@@ -231,12 +233,12 @@ impl OrderStore {
         id: i64,
         at: UnixMillis,
     ) -> Result<Order, ChangeError<CancelError>> {
-        self.write(project, WAIT_MAX, |project, reply| Job::Cancel { project, id, at, reply }).await?
+        self.write(project, |project, reply| Job::Cancel { project, id, at, reply }).await?
     }
 
     /// Ships a pending order, durably.
     pub async fn ship(&self, project: &ProjectUid, id: i64, at: UnixMillis) -> Result<Order, ChangeError<ShipError>> {
-        self.write(project, WAIT_MAX, |project, reply| Job::Ship { project, id, at, reply }).await?
+        self.write(project, |project, reply| Job::Ship { project, id, at, reply }).await?
     }
 
     /// Creates a pending order with the next free id, durably; once per idempotency key.
@@ -247,18 +249,39 @@ impl OrderStore {
         idempotency: Option<Idempotency>,
         at: UnixMillis,
     ) -> Result<Created, CreateError> {
-        self.write(project, WAIT_MAX, |project, reply| Job::Create { project, order, idempotency, at, reply }).await?
+        self.write(project, |project, reply| Job::Create { project, order, idempotency, at, reply }).await?
     }
 
-    /// Adds all orders, durably, or none.
+    /// Adds all orders, durably, or none. After an error none is added later, unless a commit took longer than
+    /// [`WAIT_MAX`] or its result is unknown.
     pub async fn import(&self, project: &ProjectUid, orders: Vec<Order>) -> Result<u64, ImportError> {
-        self.write(project, IMPORT_WAIT_MAX, |project, reply| Job::Import { project, orders, reply }).await?
+        self.import_within(IMPORT_WAIT_MAX, project, orders).await
+    }
+
+    async fn import_within(
+        &self,
+        wait: Duration,
+        project: &ProjectUid,
+        orders: Vec<Order>,
+    ) -> Result<u64, ImportError> {
+        let (permit, (reply, mut answer)) = (CommitPermit::default(), oneshot::channel());
+        let job = Job::Import { project: project.clone(), orders, permit: permit.clone(), reply };
+        self.writer_of(project)?.submit(job)?;
+        let answered = match tokio::time::timeout(wait, &mut answer).await {
+            Ok(answered) => answered,
+            Err(_) if permit.take() => {
+                return Err(StoreError::new(FaultKind::Busy, "the import was not written in time").into());
+            }
+            // The writer commits it.
+            Err(_) => answer_in_time(answer).await?,
+        };
+        answered.map_err(|_| stopped())?
     }
 
     /// Erases all data of the project, durably, and refuses later changes to it. Succeeds for an unknown or erased
     /// project. Changes of other projects can run in between.
     pub async fn erase(&self, project: &ProjectUid, at: UnixMillis) -> Result<(), StoreError> {
-        while self.write(project, WAIT_MAX, |project, reply| Job::Erase { project, at, reply }).await?? {}
+        while self.write(project, |project, reply| Job::Erase { project, at, reply }).await?? {}
         Ok(self.database.wipe_deleted().await?)
     }
 
@@ -277,7 +300,7 @@ impl OrderStore {
     pub async fn forget(&self, delivered: Vec<i64>, keep: u32) -> Result<u64, StoreError> {
         // The outbox is not divided by project, so any writer can do this.
         let writer = self.writers.first().ok_or_else(no_writer)?;
-        Self::write_by(writer, WAIT_MAX, |reply| Job::Forget { delivered, keep, reply }).await?
+        Self::write_by(writer, |reply| Job::Forget { delivered, keep, reply }).await?
     }
 
     /// Completes the changes in progress and closes the files.

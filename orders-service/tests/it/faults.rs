@@ -28,6 +28,23 @@ async fn a_fault_of_the_store_is_503_with_retry_after_and_counted_by_kind() {
     assert_eq!(world.ready().await, 200);
 }
 
+#[tokio::test]
+async fn a_fault_of_the_store_is_in_the_status_until_a_change_is_written() {
+    let world = World::new().await;
+    world.given("{\"id\":1}\n{\"id\":2}").await;
+    let trouble = async || {
+        let status = world.operator(Method::GET, "/internal/status").send().await.unwrap();
+        status.json::<serde_json::Value>().await.unwrap()["store_trouble"]["kind"].clone()
+    };
+    world.sql("CREATE TRIGGER fails BEFORE INSERT ON order_outbox BEGIN SELECT RAISE(ABORT, 'a fault'); END").await;
+    assert_eq!(refusal(world.delete("/v1/store/orders/1").await).await.0, 503);
+    assert_eq!(world.get("/v1/store/orders").await.status(), 200);
+    assert_eq!(trouble().await, "other", "that reading works does not end it");
+    world.sql("DROP TRIGGER fails").await;
+    assert_eq!(world.delete("/v1/store/orders/1").await.status(), 204);
+    assert_eq!(trouble().await, serde_json::Value::Null);
+}
+
 // rule: 8.5
 // promise: orders.6
 #[tokio::test]

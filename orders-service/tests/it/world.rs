@@ -274,7 +274,7 @@ pub(crate) async fn refusal(response: Response) -> (u16, String) {
     assert!(!body["message"].as_str().unwrap().is_empty());
     let code = body["code"].as_str().unwrap().to_owned();
     assert!(
-        orders_service::catalogue().any(|known| known == (code.as_str(), status)),
+        orders_service::catalogue().any(|known| (known.code, known.status) == (code.as_str(), status)),
         "{code} with {status} is not in the catalogue"
     );
     (status, code)

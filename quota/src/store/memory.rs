@@ -124,7 +124,8 @@ impl Store for MemoryStore {
     }
 
     async fn heartbeat(&self, _count: bool) -> Result<HeartbeatReply, StoreOutage> {
-        Ok(HeartbeatReply { incarnation: Incarnation::default(), now: self.clock.now(), fleet: Some(Fleet::SINGLE) })
+        let (now, fleet) = (self.clock.now(), Some(Fleet::SINGLE));
+        Ok(HeartbeatReply { incarnation: Incarnation::default(), now, fleet, full: None })
     }
 
     fn has_own_clock(&self) -> bool {

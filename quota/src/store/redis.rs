@@ -17,7 +17,7 @@ pub mod fuzzing;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use chassis::metrics::{Histogram, IntCounterVec};
@@ -25,6 +25,7 @@ use chassis::supervise::Supervisor;
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use redis::{Cmd, Value};
 use tokio::sync::mpsc;
 
@@ -48,6 +49,11 @@ const STORED_AT_ONCE: u32 = 500;
 
 /// The gateways of the platform, and the last heartbeat of each.
 const GATEWAYS_KEY: &str = "tollhouse:gateways";
+
+/// A key that does not exist, to find out whether a server is full.
+const NOTHING_KEY: &str = "tollhouse:nothing";
+/// How often that is found out.
+const FULL_PROBED_EVERY: Duration = Duration::from_secs(1);
 
 /// Metrics of calls.
 #[derive(Clone)]
@@ -82,6 +88,8 @@ pub struct RedisStore {
     metrics: CallMetrics,
     /// Differs between calls; the server derives new incarnations from it.
     salt: AtomicU32,
+    /// When it was last found out whether the servers are full.
+    full_probed: Mutex<Option<Instant>>,
 }
 
 impl RedisStore {
@@ -90,7 +98,7 @@ impl RedisStore {
     pub fn start(settings: RedisSettings, process: u64, metrics: CallMetrics, tasks: &Supervisor) -> Self {
         let servers = Servers::start(settings, tasks);
         let salt = AtomicU32::new(u32::try_from(process % 1_000).unwrap_or(0));
-        Self { process: format!("{process:016x}"), servers, metrics, salt }
+        Self { process: format!("{process:016x}"), servers, metrics, salt, full_probed: Mutex::default() }
     }
 
     /// Waits until the server is connected.
@@ -98,7 +106,7 @@ impl RedisStore {
     ///
     /// # Errors
     /// The reason, if it was not connected within the time.
-    pub async fn connected(&self, within: std::time::Duration) -> Result<(), StoreOutage> {
+    pub async fn connected(&self, within: Duration) -> Result<(), StoreOutage> {
         self.servers.connected(within).await
     }
 
@@ -181,6 +189,24 @@ impl RedisStore {
         self.run(link, &link.statement, key, &all, asking).await
     }
 
+    /// Whether a server is full. The scripts run all the same, so they do not find out. The command adds nothing to a key
+    /// that does not exist, and a full server refuses it.
+    async fn is_full(&self, link: &Link) -> bool {
+        let mut nothing = redis::cmd("ZADD");
+        nothing.arg(link.local_key(NOTHING_KEY)).arg("XX").arg(0).arg("");
+        matches!(self.call(link, &nothing).await, Err(StoreOutage::Refused(reason)) if reason.starts_with("OOM"))
+    }
+
+    /// Whether it is time to find that out; true once per [`FULL_PROBED_EVERY`].
+    fn probes_full(&self) -> bool {
+        let (now, mut probed) = (Instant::now(), self.full_probed.lock());
+        let due = probed.is_none_or(|at| now.duration_since(at) >= FULL_PROBED_EVERY);
+        if due {
+            *probed = Some(now);
+        }
+        due
+    }
+
     fn salt(&self) -> String {
         self.salt.fetch_add(1, Ordering::Relaxed).to_string()
     }
@@ -249,27 +275,32 @@ impl Store for RedisStore {
         let servers = self.servers.all()?;
         let salt = self.salt();
         let silent = if count { SILENT_MILLIS.to_string() } else { String::new() };
+        let probes_full = self.probes_full();
         let heartbeats = servers.iter().map(|link| {
             let (salt, silent) = (&salt, &silent);
             async move {
                 // Every server keeps its own list: a script cannot write a key of another slot.
                 let key = link.local_key(GATEWAYS_KEY);
                 let arguments = [&self.process, &link.memory_key, &link.run_id, salt, silent].map(String::as_str);
-                let answer = self.run(link, &link.heartbeat, &key, &arguments, false).await?;
-                let [incarnation, now, nodes, turn] = protocol::integers::<4>(&answer)?;
+                let (answer, full) =
+                    futures_util::join!(self.run(link, &link.heartbeat, &key, &arguments, false), async {
+                        probes_full && self.is_full(link).await
+                    });
+                let [incarnation, now, nodes, turn] = protocol::integers::<4>(&answer?)?;
                 self.servers.record_incarnation(link, u64::try_from(incarnation).unwrap_or(0));
                 let fleet = NonZeroU32::new(u32::try_from(nodes).unwrap_or(0));
                 let turn = u32::try_from(turn).unwrap_or(0);
-                Ok::<_, StoreOutage>((UnixMillis(now), fleet.map(|nodes| Fleet { nodes, turn })))
+                Ok::<_, StoreOutage>((UnixMillis(now), fleet.map(|nodes| Fleet { nodes, turn }), full))
             }
         });
         let answers = join_all(heartbeats).await;
         // The server that most gateways reach decides the count and the clock.
-        let best = answers.iter().flatten().copied().max_by_key(|(_, fleet)| fleet.map(|fleet| fleet.nodes));
-        let Some((now, fleet)) = best else {
+        let best = answers.iter().flatten().copied().max_by_key(|(_, fleet, _)| fleet.map(|fleet| fleet.nodes));
+        let full = probes_full.then(|| answers.iter().flatten().any(|(.., full)| *full));
+        let Some((now, fleet, _)) = best else {
             return Err(answers.into_iter().find_map(Result::err).unwrap_or(StoreOutage::TimedOut));
         };
-        Ok(HeartbeatReply { incarnation: self.servers.incarnation(), now, fleet })
+        Ok(HeartbeatReply { incarnation: self.servers.incarnation(), now, fleet, full })
     }
 
     async fn view(&self, bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {

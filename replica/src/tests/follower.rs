@@ -23,7 +23,7 @@ fn follower(file: File) -> Follower {
 }
 
 #[tokio::test]
-async fn operators_are_told_of_a_full_disk() {
+async fn a_full_disk_is_reported_to_operators() {
     let directory = tempfile::tempdir().unwrap();
     let full = File::open_on(&directory.path().join("replica.redb"), |_| Ok(file::ROOM_MIN - 1)).unwrap();
     let follower = follower(full);
@@ -55,7 +55,7 @@ impl Watcher for IgnoringWatcher {
 }
 
 #[tokio::test]
-async fn others_go_on_while_the_replica_is_written() {
+async fn other_tasks_continue_while_the_replica_is_written() {
     let directory = tempfile::tempdir().unwrap();
     let file = File::open_on(&directory.path().join("replica.redb"), room_when_others_go_on).unwrap();
     let follower = follower(file);

@@ -26,7 +26,7 @@ pub(crate) const OVER_FILES: &[Fault] = &[
         name: "Redis is killed",
         inject: |fleet| fleet.kill("redis"),
         recover: |fleet| fleet.begin("redis"),
-        status: "cannot reach the quota store and counts alone: share",
+        status: "counts without the quota store (share)",
         metric: "edge_quota_mode{mode=\"share\"} == 1",
         shown: "edge_quota_mode",
         alerts: &["EdgeQuotaDegraded", "EdgeQuotaDegradedLong"],
@@ -35,10 +35,25 @@ pub(crate) const OVER_FILES: &[Fault] = &[
         name: "Redis hangs (SIGSTOP)",
         inject: |fleet| fleet.signal("redis", "-STOP"),
         recover: |fleet| fleet.signal("redis", "-CONT"),
-        status: "cannot reach the quota store and counts alone: share",
+        status: "counts without the quota store (share)",
         metric: "edge_quota_mode{mode=\"share\"} == 1",
         shown: "edge_quota_mode",
         alerts: &["EdgeQuotaDegraded", "EdgeQuotaDegradedLong"],
+    },
+    Fault {
+        name: "Redis is full",
+        inject: |fleet| {
+            fleet.redis(&["EVAL", "return redis.call('SET', 'ballast', string.rep('x', 3000000))", "0"])?;
+            fleet.redis(&["CONFIG", "SET", "maxmemory", "1mb"])
+        },
+        recover: |fleet| {
+            fleet.redis(&["CONFIG", "SET", "maxmemory", "0"])?;
+            fleet.redis(&["DEL", "ballast"])
+        },
+        status: "raise maxmemory of Redis",
+        metric: "sum(rate(edge_quota_store_calls_total{result=\"out_of_memory\"}[5s])) > 0",
+        shown: "edge_quota_store_calls_total",
+        alerts: &["EdgeQuotaStoreFailing"],
     },
     Fault {
         name: "The domains-service is killed",
@@ -93,7 +108,7 @@ pub(crate) const OVER_FILES: &[Fault] = &[
             fleet.attach(25)
         },
         recover: |fleet| fleet.clear("gateway-2"),
-        status: "behind the control plane",
+        status: "serves its previous replica",
         metric: "min(edge_replica_revision) < scalar(max(domains_revision offset 3s))",
         shown: "edge_replica_revision",
         alerts: &["EdgeReplicaLagging"],

@@ -252,6 +252,14 @@ impl Fleet {
         Ok(())
     }
 
+    /// A command to Redis.
+    pub(crate) fn redis(&self, words: &[&str]) -> anyhow::Result<()> {
+        let port = self.ports.redis.to_string();
+        let sent = Command::new("redis-cli").args(["-p", &port]).args(words).stdout(Stdio::null()).status()?;
+        anyhow::ensure!(sent.success(), "redis-cli {words:?}: {sent}");
+        Ok(())
+    }
+
     /// Fills a small disk to its last byte.
     pub(crate) fn fill(&self, disk: &str) -> anyhow::Result<()> {
         use std::io::Write as _;

@@ -140,8 +140,8 @@ pub(super) async fn restore(common: &Common, directory: &Directory, restore: &Re
         key?;
         anyhow::ensure!(
             is_signed,
-            "{} is not what this platform signed: it was changed, or made under another platform secret; if you know where \
-             it was since it was made, restore it with --accept-unsigned",
+            "{} does not match its signature: it was changed, or another platform secret signed it. If you are sure \
+             that it was not changed, restore it with --accept-unsigned",
             from.join(MANIFEST).display()
         );
     }
@@ -277,8 +277,8 @@ fn is_newest(directory: &Directory, backup: &Path, made_at: i64) -> anyhow::Resu
     if let Some((at, which)) = newest.filter(|(at, _)| *at > made_at) {
         let [made_at, at] = [made_at, at].map(|at| moment(at).unwrap_or_default());
         anyhow::bail!(
-            "{} was made at {made_at}, and there is a newer backup, of {at} ({which}): restore that, or this one with --older, \
-             which brings back what was revoked between",
+            "{} was made at {made_at}, and there is a newer backup, of {at} ({which}). Restore the newer one, or this \
+             one with --older: keys and names that were revoked or removed after {made_at} may then be valid again",
             backup.display()
         );
     }

@@ -98,7 +98,9 @@ fn readable(all: &Value) -> String {
         ("ADDRESSES", "/endpoints"),
         ("UP", "/up"),
         ("IN PROGRESS", "/in_flight"),
+        ("WEBSOCKETS", "/websockets"),
         ("DOWN FOR (S)", "/failing_for_seconds"),
+        ("TRIED (S AGO)", "/tried_seconds_ago"),
     ];
     text.push_str(&format!("\n{}", table(all.pointer("/edge/upstreams").unwrap_or(&none), &columns)));
     let columns = [("CERTIFICATE", "/host"), ("EXPIRES", "/ends"), ("LIFETIME LEFT", "/lifetime_left")];

@@ -2,24 +2,27 @@
 //! certificate.
 //!
 //! `ca/ca.pem` is the root (ten years), `ca/platform.pem` the wildcard certificate of the platform's hosts. The
-//! wildcard is renewed a month before its expiry and for another platform domain. The listeners between processes have
-//! another authority: [`internal`].
+//! wildcard is renewed a month before its expiry, for another platform domain, and if its key is another one: at each
+//! start, and while the platform runs. The listeners between processes have another authority: [`internal`].
 
 pub(crate) mod internal;
 
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
+use chassis::clock::Clock;
+use chassis::durable::sync_names;
 use chassis::peer::CERTIFICATES_BYTES_MAX;
 use chassis::secret::{read_regular, write_private};
+use chassis::shutdown::Shutdown;
 use contract::hostname::Hostname;
 use contract::time::UnixSeconds;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, SanType,
 };
-use x509_parser::extensions::GeneralName;
-use x509_parser::pem::parse_x509_pem;
 
 use crate::directory::Directory;
 
@@ -29,6 +32,10 @@ const ROOT_DAYS: i64 = 3_650;
 const LEAF_DAYS: i64 = 397;
 const RENEW_DAYS_BEFORE: i64 = 30;
 
+/// Interval of checks of the wildcard certificate: a check reads four files, and a machine that slept for weeks soon has
+/// a valid one.
+pub(crate) const LOOK_INTERVAL: Duration = Duration::from_mins(1);
+
 /// Creates missing certificates and renews expiring ones.
 ///
 /// # Errors
@@ -36,11 +43,7 @@ const RENEW_DAYS_BEFORE: i64 = 30;
 pub(crate) fn ensure(directory: &Directory, platform_domain: &Hostname, now: UnixSeconds) -> anyhow::Result<()> {
     let root_path = directory.path("ca/ca.pem");
     let root_key_path = directory.path("ca/ca.key");
-    if !root_path.exists() || !root_key_path.exists() {
-        let (certificate, key) = make_root("Tollhouse local authority", now)?;
-        write_private(&root_key_path, key.as_bytes())?;
-        write_public(&root_path, &certificate)?;
-    }
+    ensure_root([&root_path, &root_key_path], "Tollhouse local authority", now)?;
     if leaf_is_good(directory, platform_domain, now) {
         return Ok(());
     }
@@ -54,6 +57,48 @@ pub(crate) fn ensure(directory: &Directory, platform_domain: &Hostname, now: Uni
     write_public(&directory.path("ca/platform.pem"), &certificate)
 }
 
+/// Renews the wildcard when it is time, until `end`. The gateway takes the new one.
+pub(crate) async fn keep(
+    directory: Directory,
+    platform_domain: Hostname,
+    clock: Arc<dyn Clock>,
+    every: Duration,
+    end: Shutdown,
+) {
+    let mut failed = false;
+    loop {
+        tokio::select! {
+            () = end.begun() => return,
+            () = tokio::time::sleep(every) => {}
+        }
+        let renewed = ensure(&directory, &platform_domain, clock.now_seconds());
+        if let (Err(error), false) = (&renewed, failed) {
+            tracing::error!(
+                error = format!("{error:#}"),
+                directory = %directory.path("ca").display(),
+                "cannot renew the platform's certificate; retrying every minute. Correct the file that the error names"
+            );
+        }
+        failed = renewed.is_err();
+    }
+}
+
+/// Makes a root if its certificate or its key is missing. No certificate of an earlier root lies beside the new key
+/// meanwhile, so after a power failure the next start makes both again.
+fn ensure_root([certificate, key]: [&Path; 2], common_name: &str, now: UnixSeconds) -> anyhow::Result<()> {
+    if certificate.exists() && key.exists() {
+        return Ok(());
+    }
+    let (pem, secret) = make_root(common_name, now)?;
+    if certificate.exists() {
+        let place = || format!("removing {}", certificate.display());
+        std::fs::remove_file(certificate).with_context(place)?;
+        sync_names(certificate.parent().unwrap_or(Path::new("."))).with_context(place)?;
+    }
+    write_private(key, secret.as_bytes())?;
+    write_public(certificate, &pem)
+}
+
 fn issuer(root: &Path, key: &Path) -> anyhow::Result<Issuer<'static, KeyPair>> {
     let read = |path: &Path| {
         let place = || format!("reading {}", path.display());
@@ -64,16 +109,14 @@ fn issuer(root: &Path, key: &Path) -> anyhow::Result<Issuer<'static, KeyPair>> {
     domains_service::signing(&read(root)?, key).with_context(|| format!("the authority {} is damaged", root.display()))
 }
 
+/// Whether it covers the domain for longer than a month, the root has issued it, and its key is the one in its file: a
+/// power failure may have left the certificate of one and the key of another.
 fn leaf_is_good(directory: &Directory, platform_domain: &Hostname, now: UnixSeconds) -> bool {
-    let file = directory.path("ca/platform.pem");
-    let Ok((text, _)) = read_regular(&file, CERTIFICATES_BYTES_MAX) else { return false };
-    let Ok((_, pem)) = parse_x509_pem(&text) else { return false };
-    let Ok(leaf) = pem.parse_x509() else { return false };
-    let wildcard = format!("*.{platform_domain}");
-    let names = leaf.subject_alternative_name().ok().flatten();
-    names.is_some_and(|names| names.value.general_names.contains(&GeneralName::DNSName(&wildcard)))
-        && leaf.validity().not_after.timestamp() > now.0 + RENEW_DAYS_BEFORE * DAY
-        && directory.path("ca/platform.key").exists()
+    let pair =
+        |name: &str| internal::read_pair(&["pem", "key"].map(|kind| directory.path(&format!("ca/{name}.{kind}"))));
+    let (Ok(root), Ok(leaf)) = (pair("ca"), pair("platform")) else { return false };
+    let covers = leaf.names.contains(&format!("*.{platform_domain}"));
+    covers && leaf.is_issued_by(&root) && leaf.validity.1 > now.0 + RENEW_DAYS_BEFORE * DAY
 }
 
 fn make_root(common_name: &str, now: UnixSeconds) -> anyhow::Result<(String, String)> {
@@ -123,4 +166,79 @@ fn write_public(path: &Path, text: &str) -> anyhow::Result<()> {
     write_private(path, text.as_bytes())?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use chassis::clock::ManualClock;
+
+    use super::*;
+
+    const NOW: UnixSeconds = UnixSeconds(1_800_000_000);
+
+    fn platform() -> (tempfile::TempDir, Directory, Hostname) {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::new(place.path());
+        let domain: Hostname = "apps.localhost".parse().unwrap();
+        ensure(&directory, &domain, NOW).unwrap();
+        (place, directory, domain)
+    }
+
+    fn read(directory: &Directory, file: &str) -> Vec<u8> {
+        std::fs::read(directory.path(file)).unwrap()
+    }
+
+    #[test]
+    fn a_start_after_a_power_failure_between_key_and_certificate_makes_a_pair() {
+        let (_place, directory, domain) = platform();
+        // A renewal writes the key first; the certificate is still good.
+        let before = read(&directory, "ca/platform.pem");
+        write_private(&directory.path("ca/platform.key"), KeyPair::generate().unwrap().serialize_pem().as_bytes())
+            .unwrap();
+        ensure(&directory, &domain, NOW).unwrap();
+        let renewed = read(&directory, "ca/platform.pem");
+        assert_ne!(renewed, before);
+        assert!(chassis::certificate::certified_key(&renewed, &read(&directory, "ca/platform.key")).is_ok());
+        ensure(&directory, &domain, NOW).unwrap();
+        assert_eq!(read(&directory, "ca/platform.pem"), renewed, "a good pair stays");
+    }
+
+    #[test]
+    fn a_root_whose_key_is_lost_is_replaced_as_a_whole() {
+        let (_place, directory, domain) = platform();
+        let (before, leaf) = (read(&directory, "ca/ca.pem"), read(&directory, "ca/platform.pem"));
+        std::fs::remove_file(directory.path("ca/ca.key")).unwrap();
+        // The power fails before the key is written: no certificate may be there without its key.
+        let certificate = directory.path("ca/ca.pem");
+        ensure_root([&certificate, &directory.path("ca/platform.key/unwritable")], "root", NOW).unwrap_err();
+        assert!(!certificate.exists());
+        ensure(&directory, &domain, NOW).unwrap();
+        let renewed = read(&directory, "ca/ca.pem");
+        assert_ne!(renewed, before);
+        assert!(chassis::certificate::certified_key(&renewed, &read(&directory, "ca/ca.key")).is_ok());
+        let renewed = read(&directory, "ca/platform.pem");
+        assert_ne!(renewed, leaf, "clients that trust the new root would refuse it");
+        ensure(&directory, &domain, NOW).unwrap();
+        assert_eq!(read(&directory, "ca/platform.pem"), renewed, "a good one stays");
+    }
+
+    #[tokio::test]
+    async fn the_wildcard_is_renewed_while_the_platform_runs() {
+        let (_place, directory, domain) = platform();
+        let (clock, end) = (Arc::new(ManualClock::at(NOW.to_millis())), Shutdown::new());
+        let before = read(&directory, "ca/platform.pem");
+        let kept = keep(directory.clone(), domain, clock.clone(), Duration::from_millis(1), end.clone());
+        let kept = tokio::spawn(kept);
+        clock.advance(Duration::from_hours(24 * (397 - 29)));
+        let renewed = async {
+            while read(&directory, "ca/platform.pem") == before {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), renewed).await.expect("it is never renewed");
+        end.begin();
+        kept.await.unwrap();
+        let pair = internal::read_pair(&["pem", "key"].map(|kind| directory.path(&format!("ca/platform.{kind}"))));
+        assert!(pair.unwrap().validity.1 > NOW.0 + (2 * 397 - 31) * DAY);
+    }
 }

@@ -20,7 +20,7 @@ use contract::trust::ORDERS_SERVICE;
 use reqwest::Method;
 use toml_edit::{DocumentMut, Item, TableLike};
 
-use super::upstreams::Backend;
+use super::upstreams::GivenUpstream;
 use crate::arguments::Up;
 use crate::client::Client;
 use crate::directory::{Directory, GATEWAYS, GatewayAdmin, InternalTls, REVOCATIONS, RunFile, SERVICES};
@@ -48,8 +48,10 @@ pub(super) struct Given<'a> {
     /// The platform's domain.
     pub(super) domain: &'a Hostname,
     pub(super) environment: Environment,
+    /// Missing databases are made.
+    pub(super) create_databases: bool,
     pub(super) world: Option<&'a TestWorld>,
-    pub(super) upstreams: &'a BTreeMap<UpstreamName, Backend>,
+    pub(super) upstreams: &'a BTreeMap<UpstreamName, GivenUpstream>,
 }
 
 impl Platform {
@@ -60,8 +62,9 @@ impl Platform {
         logs: Arc<Logs>,
         clock: Arc<dyn Clock>,
     ) -> anyhow::Result<Self> {
-        let Given { options, domain, environment, world, upstreams } = *given;
+        let Given { options, domain, environment, create_databases, world, upstreams } = *given;
         let deployment = format!("environment = \"{environment}\"\n");
+        let of_services = format!("{deployment}create_database = {create_databases}\n");
         // Created here, so that all parts use the same.
         directory.platform_secret()?;
         let credential = directory.credential(GATEWAYS, NAME)?;
@@ -72,13 +75,13 @@ impl Platform {
         let domains = domains_service::Config::read(&settings(
             "domains-service settings",
             DOMAINS,
-            &(deployment.clone() + &domains_settings(directory, domain, world) + &tracing_settings(options)),
+            &(of_services.clone() + &domains_settings(directory, domain, world) + &tracing_settings(options)),
         )?)?;
         let domains = domains_service::start(domains, clock.clone(), services_end.clone()).await?;
         let orders = orders_service::Config::read(&settings(
             "orders-service settings",
             ORDERS,
-            &(deployment.clone()
+            &(of_services
                 + &orders_settings(directory, &of_orders, domains.address("internal")?)
                 + &tracing_settings(options)),
         )?)?;
@@ -222,7 +225,7 @@ fn edge_settings(
     options: &Up,
     credential: &Path,
     parts: &[(&str, SocketAddr); 3],
-    upstreams: &BTreeMap<UpstreamName, Backend>,
+    upstreams: &BTreeMap<UpstreamName, GivenUpstream>,
 ) -> String {
     let path = |name: &str| quoted(&directory.path(name));
     let [(_, domains), (_, orders), (_, control)] = parts;
@@ -246,10 +249,10 @@ fn edge_settings(
     for (name, address) in [("orders", orders), ("domains", domains), ("dashboard", domains)] {
         let _ = write!(text, "[upstreams.{name}]\nendpoints = [\"{address}\"]\n");
     }
-    for (name, backend) in upstreams {
-        let list: Vec<String> = backend.endpoints.iter().map(|endpoint| format!("\"{endpoint}\"")).collect();
+    for (name, upstream) in upstreams {
+        let list: Vec<String> = upstream.endpoints.iter().map(|endpoint| format!("\"{endpoint}\"")).collect();
         let _ = write!(text, "[upstreams.{name}]\nendpoints = [{}]\n", list.join(", "));
-        for (setting, value) in &backend.settings {
+        for (setting, value) in &upstream.settings {
             let _ = writeln!(text, "{setting} = {value}");
         }
     }

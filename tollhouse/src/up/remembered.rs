@@ -1,5 +1,5 @@
 //! Facts of a data directory that are fixed at its first start: platform domain and environment; and whether the demo
-//! is pending.
+//! is pending and the databases are made.
 //!
 //! Certificates, projects and customers' DNS records contain the platform domain. A start with another domain would
 //! make all of them unreachable, so it is refused.
@@ -28,6 +28,9 @@ pub(super) struct Remembered {
     pub(super) environment: Environment,
     /// The first start has not yet completed the demo.
     pub(super) demo_pending: bool,
+    /// A start has made the databases: later ones make no new ones in place of lost ones.
+    #[serde(default)]
+    pub(super) databases_made: bool,
 }
 
 impl Remembered {
@@ -65,11 +68,21 @@ impl Remembered {
         }
         let usual = || USUAL_DOMAIN.parse::<Hostname>();
         let platform_domain = domain.or_else(|| given.cloned()).map_or_else(usual, Ok)?;
+        let databases_made = known.as_ref().is_some_and(|known| known.databases_made);
         let demo_pending = !options.no_demo && known.map_or(is_new, |known| known.demo_pending);
         let environment = environment.or(options.environment).unwrap_or(Environment::Live);
-        let remembered = Self { platform_domain, environment, demo_pending };
+        let remembered = Self { platform_domain, environment, demo_pending, databases_made };
         directory.write_json(FILE, &remembered)?;
         Ok(remembered)
+    }
+
+    /// Records that the databases exist.
+    pub(super) fn databases_are_made(&mut self, directory: &Directory) -> anyhow::Result<()> {
+        if self.databases_made {
+            return Ok(());
+        }
+        self.databases_made = true;
+        directory.write_json(FILE, self)
     }
 
     /// Records that the demo is complete, even if it changes later.

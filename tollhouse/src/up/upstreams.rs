@@ -17,7 +17,7 @@ pub(super) type Settings = BTreeMap<UpstreamName, BTreeMap<String, String>>;
 
 /// An upstream from the options.
 #[derive(Debug)]
-pub(super) struct Backend {
+pub(super) struct GivenUpstream {
     /// Its endpoints, with their scheme for TLS and HTTP/2 without TLS.
     pub(super) endpoints: Vec<String>,
     /// Its settings in TOML.
@@ -32,14 +32,14 @@ pub(super) struct Backend {
 pub(super) async fn read(
     directory: &Directory,
     options: &Up,
-) -> anyhow::Result<(BTreeMap<UpstreamName, Backend>, Settings)> {
+) -> anyhow::Result<(BTreeMap<UpstreamName, GivenUpstream>, Settings)> {
     let resolved = resolve(directory, &options.upstreams).await?;
     let settings = settings(directory, &options.upstream_settings, &resolved)?;
-    let backend = |(name, endpoints)| {
+    let with_settings = |(name, endpoints)| {
         let settings = settings.get(&name).cloned().unwrap_or_default();
-        (name, Backend { endpoints, settings })
+        (name, GivenUpstream { endpoints, settings })
     };
-    Ok((resolved.into_iter().map(backend).collect(), settings))
+    Ok((resolved.into_iter().map(with_settings).collect(), settings))
 }
 
 /// Saves the settings of upstreams.

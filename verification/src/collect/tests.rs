@@ -10,6 +10,7 @@ use chassis::clock::SystemClock;
 use super::*;
 use crate::DnsRecord;
 use crate::caa::CaaIdentity;
+use crate::problem::{Severity, Who};
 use crate::verdict::{self, Caa, Expectation, Judgement, Records};
 
 const NAME: &str = "shop.customer.test";
@@ -287,21 +288,31 @@ async fn a_name_directly_below_a_private_suffix_lies_in_its_zone() {
 
 // promise: domains.10
 #[tokio::test]
-async fn a_dnssec_failure_is_called_one() {
+async fn a_dnssec_failure_is_reported_as_such() {
     let bogus = |_: &str, _| Ok(DnsReply { code: ReplyCode::Bogus, ..said(Vec::new()) });
     let (_, judged) = seen(bogus, |_, name, kind| Ok(right(name, kind))).await;
     assert_eq!((judged.records, codes(&judged)[0]), (Records::Unknown, "DNS_DNSSEC"));
     assert!(judged.problems[0].message.contains("DNSSEC of shop.customer.test is broken"), "{:?}", judged.problems);
-    let failing = |_: &str, _| Ok(DnsReply { code: ReplyCode::ServFail, ..said(Vec::new()) });
-    let (_, judged) = seen(failing, |_, name, kind| Ok(right(name, kind))).await;
-    let problem = &judged.problems[0];
-    assert_eq!(
-        (problem.message.as_str(), problem.severity),
-        (
-            "The nameservers of shop.customer.test could not be found. Every resolver reported a failure.",
-            crate::problem::Severity::Error
-        )
-    );
+}
+
+#[tokio::test]
+async fn a_zone_that_gives_resolvers_no_answer_is_at_fault_itself_and_a_dead_resolver_is_ours() {
+    let of_zone = |name: &str| name.ends_with("customer.test");
+    let failing = || DnsReply { code: ReplyCode::ServFail, ..said(Vec::new()) };
+    for (silent, code, message) in [
+        (Err(DnsFailure::Timeout), "DNS_TIMEOUT", "The nameservers of shop.customer.test do not answer."),
+        (Ok(failing()), "DNS_SERVFAIL", "The nameservers of shop.customer.test give resolvers no usable answer."),
+    ] {
+        let alive = |name: &str, kind| if of_zone(name) { silent.clone() } else { Ok(resolver(name, kind)) };
+        let (_, judged) = seen(alive, |_, name, kind| Ok(right(name, kind))).await;
+        let problem = &judged.problems[0];
+        assert_eq!((problem.message.as_str(), problem.severity, problem.who), (message, Severity::Error, Who::You));
+        assert_eq!((judged.records, judged.resolver_down, codes(&judged)[0]), (Records::Unknown, false, code));
+        let (_, judged) = seen(|_: &str, _| silent.clone(), |_, name, kind| Ok(right(name, kind))).await;
+        let problem = &judged.problems[0];
+        assert_eq!((judged.resolver_down, problem.who), (true, Who::Us), "{message}");
+        assert!(problem.message.starts_with("Our own DNS resolver"), "{problem:?}");
+    }
 }
 
 // promise: domains.8

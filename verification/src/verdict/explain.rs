@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{Expectation, ServerVerdict};
+use super::{Expectation, ServerVerdict, Zone};
 use crate::CaaRecord;
 use crate::caa::{CaaIdentity, CaaRuling, is_critical_unknown};
 use crate::facts::{CaaLevel, Claim, DnsAnswer, DnsFacts, NoAnswer, ServerFacts};
@@ -26,8 +26,13 @@ pub(super) fn zone_missing(expected: &Expectation<'_>) -> Problem {
 }
 
 /// The responsible nameservers could not be found.
-pub(super) fn zone_unknown(expected: &Expectation<'_>, why: NoAnswer) -> Problem {
+pub(super) fn zone_unknown(expected: &Expectation<'_>, why: NoAnswer, resolver_answers: bool) -> Problem {
     let name = expected.name;
+    if !resolver_answers && why != NoAnswer::Bogus {
+        let message = format!("Our own DNS resolver gives no answers at present, so {name} could not be checked.");
+        let fix = "No action is needed: we check again automatically.";
+        return Problem::new(ProblemCode::DnsTimeout, name.as_str(), message, fix).holding_up().ours();
+    }
     if why == NoAnswer::Bogus {
         return Problem::new(
             ProblemCode::DnsDnssec,
@@ -39,13 +44,13 @@ pub(super) fn zone_unknown(expected: &Expectation<'_>, why: NoAnswer) -> Problem
         );
     }
     let (code, what) = match why {
-        NoAnswer::Lame => (ProblemCode::DnsLameNs, "Its parent zone lists none"),
-        NoAnswer::ServFail | NoAnswer::Malformed => (ProblemCode::DnsServfail, "Every resolver reported a failure"),
-        _ => (ProblemCode::DnsTimeout, "The resolvers did not answer in time"),
+        NoAnswer::Lame => (ProblemCode::DnsLameNs, "could not be found: its parent zone lists none"),
+        NoAnswer::ServFail | NoAnswer::Malformed => (ProblemCode::DnsServfail, "give resolvers no usable answer"),
+        _ => (ProblemCode::DnsTimeout, "do not answer"),
     };
     let fix =
         "If this stays, ask your DNS provider whether the nameservers of the domain work; we ask again automatically.";
-    let message = format!("The nameservers of {name} could not be found. {what}.");
+    let message = format!("The nameservers of {name} {what}.");
     Problem::new(code, name.as_str(), message, fix).holding_up()
 }
 
@@ -90,6 +95,14 @@ pub(super) fn no_record(facts: &DnsFacts, expected: &Expectation<'_>, apex: bool
     let kind = if apex { "ALIAS or ANAME" } else { "CNAME" };
     let (name, code) = (expected.name, ProblemCode::DnsNoRecord);
     let wild = facts.servers.iter().find_map(|server| server.wildcard.as_ref().map(|wildcard| (wildcard, server)));
+    if let Some(doubled) = &facts.doubled {
+        let message = format!(
+            "{name} has no record, but {doubled} has the one for it: the name was entered in full, and the zone was added to it."
+        );
+        let fix = format!("Change the record's name so that it stands at {name}. {}", create(expected, apex));
+        return Problem::new(code, name.as_str(), message, fix)
+            .seen([expected.target.to_string()], [format!("{doubled} CNAME {}", expected.target)]);
+    }
     let Some((wildcard, server)) = wild else {
         let message = format!("{name} has no {kind} record yet. DNS changes can take up to 48 hours.");
         let problem = Problem::new(code, name.as_str(), message, create(expected, apex));
@@ -152,6 +165,14 @@ fn explain_one(
         address.is_ok_and(|address| expected.edge.contains(&address) || facts.target_addresses.contains(&address))
     };
     match verdict {
+        ServerVerdict::CnameMismatch if is_target_in_zone(&cname, expected, facts) => problems.push(problem(
+            ProblemCode::DnsCnameMismatch,
+            format!(
+                "{name} points at {cname}: the value was entered without its final dot, so the zone was added to it."
+            ),
+            format!("Change the CNAME of {name} to {target}. with the dot at the end"),
+            vec![cname],
+        )),
         ServerVerdict::CnameMismatch => problems.push(problem(
             ProblemCode::DnsCnameMismatch,
             format!("{name} points at {cname}. The value must be exactly {target}."),
@@ -206,14 +227,16 @@ fn explain_one(
             ));
         }
         ServerVerdict::Missing | ServerVerdict::Wildcard => {
-            problems.push(no_record(
-                facts,
-                expected,
-                matches!(&facts.zone, super::Zone::Is(zone) if zone == name.as_str()),
-            ));
+            problems.push(no_record(facts, expected, matches!(&facts.zone, Zone::Is(zone) if zone == name.as_str())));
         }
         ServerVerdict::Ok | ServerVerdict::OkByAddress | ServerVerdict::OkApexCname | ServerVerdict::Unknown(_) => {}
     }
+}
+
+/// Whether a CNAME names the target with the zone's name added to it.
+fn is_target_in_zone(cname: &str, expected: &Expectation<'_>, facts: &DnsFacts) -> bool {
+    let Zone::Is(zone) = &facts.zone else { return false };
+    cname.strip_suffix(zone.as_str()).and_then(|rest| rest.strip_suffix('.')) == Some(expected.target.as_str())
 }
 
 pub(super) fn partial(facts: &DnsFacts, verdicts: &[ServerVerdict], expected: &Expectation<'_>) -> Problem {
@@ -245,12 +268,16 @@ fn answer(server: &ServerFacts, verdict: ServerVerdict) -> String {
     }
 }
 
-pub(super) fn text(code: ProblemCode, expected: &Expectation<'_>, found: &[String]) -> Problem {
+/// The ownership TXT record is missing or wrong. `leads_here`: a nameserver has our addresses for the name.
+pub(super) fn text(code: ProblemCode, expected: &Expectation<'_>, found: &[String], leads_here: bool) -> Problem {
     let (name, text) = (expected.name, expected.text);
     let place = format!("{TEXT_LABEL}.{name}");
     let fix = format!("Create the record: {place} {TTL_SECONDS} TXT \"{text}\"");
     let message = match expected.claim {
         Claim::Contested => format!("{name} is or was attached to another project. Prove that it is yours."),
+        Claim::Open | Claim::Proven if !leads_here => format!(
+            "{name} is the apex of its zone. All projects share the addresses of the platform, so a TXT record must prove that it is yours."
+        ),
         Claim::Open | Claim::Proven => format!(
             "{name} points at addresses of the platform, which all projects share, so they do not prove ownership."
         ),

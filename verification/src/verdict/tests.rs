@@ -40,9 +40,11 @@ fn facts(zone: &str, servers: Vec<ServerFacts>) -> DnsFacts {
         zone: Zone::Is(zone.to_owned()),
         servers,
         chain: Vec::new(),
+        doubled: None,
         target_addresses: vec![EDGE.parse().unwrap()],
         texts: None,
         caa: Vec::new(),
+        resolver_answers: true,
         resolver: "authoritative",
         queries: 1,
         duration_ms: 1,
@@ -153,6 +155,37 @@ fn no_zone() -> Judgement {
     let mut facts = facts("customer.com", Vec::new());
     facts.zone = Zone::Missing;
     Case::of("shop.customer.com").judge(&facts)
+}
+
+#[test]
+fn usual_slips_in_a_providers_form_are_recognised() {
+    let judged = shop(vec![server("ns1", DnsAnswer::Is(&format!("{TARGET}.customer.com")))]);
+    let problem = &judged.problems[0];
+    assert_eq!(problem.code, ProblemCode::DnsCnameMismatch);
+    assert!(problem.message.contains("without its final dot"), "{problem:?}");
+    assert!(problem.fix.contains(&format!("{TARGET}. with the dot")), "{problem:?}");
+    let mut facts = facts("customer.com", vec![addressed("ns1", &[])]);
+    facts.doubled = Some("shop.customer.com.customer.com".to_owned());
+    let judged = Case::of("shop.customer.com").judge(&facts);
+    let problem = &judged.problems[0];
+    assert_eq!((judged.records, problem.code), (Records::Missing, ProblemCode::DnsNoRecord));
+    assert!(problem.message.contains("shop.customer.com.customer.com has the one for it"), "{problem:?}");
+}
+
+#[test]
+fn an_apex_is_reported_as_pointing_here_only_if_it_does() {
+    for (server, leads_here) in [
+        (addressed("ns1", &[]), false),
+        (addressed("ns1", &["198.51.100.7"]), false),
+        (addressed("ns1", &[EDGE]), true),
+    ] {
+        let mut facts = facts("customer.com", vec![server]);
+        facts.texts = Some(DnsAnswer::Nothing);
+        let judged = Case::of("customer.com").judge(&facts);
+        let of_text = |problem: &&Problem| problem.code == ProblemCode::OwnershipTxtMissing;
+        let problem = judged.problems.iter().find(of_text).unwrap();
+        assert_eq!(problem.message.contains("points at addresses of the platform"), leads_here, "{problem:?}");
+    }
 }
 
 // rule: 1.16

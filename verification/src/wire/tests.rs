@@ -324,7 +324,7 @@ fn questions_are_hard_to_guess() {
 }
 
 #[test]
-fn a_name_of_the_greatest_length_can_be_asked_about() {
+fn a_name_of_the_greatest_length_can_be_queried() {
     let name = format!("{}.{}.{}.{}.customer.com", "a".repeat(63), "b".repeat(63), "c".repeat(63), "d".repeat(47));
     assert!(EncodedQuery::new(QueryOptions { name: &name, ..ASKED }, true).is_ok());
 }

@@ -11,7 +11,7 @@ fn source(text: &str) -> Source {
 }
 
 #[test]
-fn every_mistake_is_reported_at_once_with_line_value_and_way_out() {
+fn all_mistakes_are_reported_together_with_line_value_and_fix() {
     let source = source("[quota]\nmode = \"alow\"\nlimit = 0\nlimt = 3\n[tls]\nhandshake = \"0s\"\n");
     let reader = source.reader().unwrap();
     let quota = reader.root().section("quota");

@@ -71,3 +71,18 @@ async fn a_start_killed_before_its_first_migration_is_continued() {
         made_by(&location, &ours(), &["DELETE FROM things WHERE id = 1"]).await;
     }
 }
+
+#[tokio::test]
+async fn only_a_database_that_a_service_made_exists() {
+    let directory = tempfile::tempdir().unwrap();
+    let empty = directory.path().join("empty.db");
+    std::fs::write(&empty, "").unwrap();
+    let file = directory.path().join("x.db");
+    for location in locations(directory.path()).into_iter().chain([empty.into()]) {
+        let error = Database::must_exist(&location).await.unwrap_err().to_string();
+        assert!(error.contains("start once with create_database = true"), "{error}");
+        assert!(!file.exists() || !matches!(&location, Location::Sqlite(path) if *path == file), "nothing was made");
+        made_by(&location, &ours(), &[]).await;
+        Database::must_exist(&location).await.unwrap();
+    }
+}

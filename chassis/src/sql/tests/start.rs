@@ -58,7 +58,7 @@ async fn a_server_that_ends_before_the_first_question_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_the_first_question_is_asked_once() {
+async fn a_start_does_not_retry_a_server_that_refuses_the_first_query() {
     let (listener, url) = way_to(Server::shared()).await;
     // Insufficient privilege. A second query would find no server.
     let serving = tokio::spawn(async move { end_at_the_question(&listener, &fatal("42501")).await });
@@ -76,7 +76,7 @@ async fn first(database: &Database, failures: u32, failure: impl Fn() -> sqlx::E
 }
 
 #[tokio::test]
-async fn a_server_that_is_gone_again_before_the_first_question_is_waited_for() {
+async fn a_start_waits_for_a_server_that_disconnects_before_the_first_query() {
     let directory = tempfile::tempdir().unwrap();
     let [file, server] = both(directory.path()).await;
     let gone = || sqlx::Error::Io(ErrorKind::ConnectionReset.into());

@@ -10,7 +10,7 @@ use super::*;
 use crate::api::name;
 
 #[test]
-fn the_committed_copy_is_what_the_code_says() {
+fn the_committed_copy_matches_the_code() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/openapi").join(FILE);
     let committed = std::fs::read_to_string(path).unwrap();
     let hint = "cargo run -p domains-service -- --write-openapi docs/reference/openapi";
@@ -87,7 +87,7 @@ fn every_code_of_the_catalogue_that_a_caller_can_meet_is_described() {
     let text = printed();
     let edge =
         Rejection::ALL.iter().filter(|rejection| rejection.met() == Met::Anywhere).map(|rejection| rejection.code());
-    for code in crate::catalogue().map(|(code, _)| code).chain(edge).filter(|code| !ELSEWHERE.contains(code)) {
+    for code in crate::catalogue().map(|entry| entry.code).chain(edge).filter(|code| !ELSEWHERE.contains(code)) {
         assert!(text.contains(&format!("\"{code}\"")), "no operation is described as answering {code}");
     }
 }

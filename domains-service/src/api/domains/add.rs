@@ -1,4 +1,4 @@
-//! Adding a domain, and what adding one would mean.
+//! Adding a domain, and checking what that would need.
 
 use axum::response::{IntoResponse, Response};
 use axum::routing::on;
@@ -78,7 +78,9 @@ async fn add(
     let name = app.core.settings.attachable(&wanted.name).map_err(unattachable)?.name;
     let rule = wanted.redirect.as_ref().map(rule_of).transpose()?;
     if wanted.primary && rule.is_some() {
-        return Err(Code::RedirectLoop.refuse("The primary domain serves; it cannot redirect.").into());
+        return Err(Code::RedirectLoop
+            .refuse("The primary domain cannot redirect. Leave out primary or redirect.")
+            .into());
     }
     let mut write = app.core.store.write().await?;
     let project = projects::find(&mut write, &id).await?;
@@ -115,7 +117,7 @@ async fn add(
     response(&app, &project, &domain, StatusCode::CREATED).await
 }
 
-/// What is wanted of a domain that is there already and has it otherwise.
+/// The field in which the request differs from the domain that is attached already.
 fn differs(known: &Domain, primary: bool, rule: Option<&RedirectRule>) -> Option<&'static str> {
     match rule {
         _ if primary && !(known.primary || known.primary_wanted) => Some("role"),
@@ -124,7 +126,7 @@ fn differs(known: &Domain, primary: bool, rule: Option<&RedirectRule>) -> Option
     }
 }
 
-/// A paid plan and a successful deploy. Returns how many domains the plan has.
+/// Requires a paid plan and a successful deploy. Returns the number of domains in the plan.
 fn preconditions(app: &App, project: &ProjectRecord) -> Result<u32, Refusal> {
     let limit = app.core.settings.plans.of(project.plan).domains;
     if limit == 0 {
@@ -142,7 +144,9 @@ fn unattachable(error: NameError) -> ApiError {
         NameError::Invalid(reason, message) => Code::InvalidDomain
             .refuse(format!("The name cannot be attached: {message}."))
             .with_details(json!({ "reason": reason })),
-        NameError::Reserved => Code::ReservedDomain.refuse("The name is reserved for other uses and cannot be owned."),
+        NameError::Reserved => Code::ReservedDomain.refuse(
+            "The name is reserved for special use, such as example.com or printer.local. Attach a name that you own.",
+        ),
         NameError::PublicSuffix => Code::PublicSuffix
             .refuse("The name is a public suffix. Attach your own name below it, such as shop.co.uk below co.uk."),
         NameError::Platform => Code::PlatformDomain
@@ -151,7 +155,7 @@ fn unattachable(error: NameError) -> ApiError {
     refusal.into()
 }
 
-/// `GET …/domain-check?name=`: what adding the name would mean, without adding it.
+/// `GET …/domain-check?name=`: the records and conflicts of a name, without adding it.
 async fn check(Authorised { app, project: id, .. }: Authorised, params: Params) -> Result<Response, ApiError> {
     let project = projects::load(&app, &id).await?;
     let text = params.text("name").unwrap_or_default();
@@ -163,8 +167,8 @@ async fn check(Authorised { app, project: id, .. }: Authorised, params: Params) 
     let mut domain = Domain::added(name, id, app.core.clock.now());
     let claim = reconcile::claim(&claims, &project, &domain);
     let Some(check) = reconcile::check_dns(&app, &project, &domain, claim).await else { return Err(no_domain()) };
-    if check.unreachable() {
-        let message = "No DNS resolver answers right now. Try again shortly.";
+    if check.judged.resolver_down {
+        let message = "No DNS resolver of the platform answers right now. Try again shortly.";
         return Err(Code::ResolverUnavailable.refuse(message).with_header(header::RETRY_AFTER, "5").into());
     }
     domain.is_apex = check.judged.is_apex;

@@ -1,4 +1,4 @@
-//! Changing and removing domains: the primary one, redirects, and the end.
+//! Changing and removing domains: primary role, redirects, removal.
 
 use axum::response::Response;
 use axum::routing::on;
@@ -15,7 +15,7 @@ use super::super::types::{self, DomainChange, NewRedirect, Removal};
 use super::super::view::removed;
 use super::super::{Operation, projects};
 use super::{SHOW, etag_of, find, find_any, representation, response, writing};
-use crate::domain::redirect::{RedirectError, permit};
+use crate::domain::redirect::{RedirectError, RedirectNode, permit};
 use crate::domain::{Domain, RedirectRule, RedirectTarget};
 use crate::error::{ApiError, Code};
 use crate::publish::{self, node, target_of};
@@ -84,7 +84,7 @@ const IF_MATCH: Parameter = Parameter {
     schema: || json!({ "type": "string" }),
 };
 
-/// The rule that a request describes.
+/// The redirect rule in a request.
 pub(super) fn rule_of(redirect: &NewRedirect) -> Result<RedirectRule, ApiError> {
     let status = match redirect.status {
         None => None,
@@ -102,27 +102,39 @@ pub(super) fn rule_of(redirect: &NewRedirect) -> Result<RedirectRule, ApiError> 
     Ok(RedirectRule { to, status })
 }
 
-/// Whether the domain may redirect so.
+/// Whether the domain may have this redirect.
 pub(super) async fn permit_redirect(write: &mut Write, domain: &Domain, rule: &RedirectRule) -> Result<(), ApiError> {
-    let target = target_of(write, domain, &rule.to).await?;
-    let dependants = domains::dependants(write.connection(), domain).await?;
+    let target = match rule.to {
+        RedirectTarget::Primary => primary_or_next(write, domain).await?,
+        RedirectTarget::Name(_) => target_of(write, domain, &rule.to).await?.as_ref().map(node),
+    };
+    let dependants = domains::dependants(write.connection(), domain, domain.primary).await?;
     let others = dependants.iter().filter(|other| other.name != domain.name).count();
-    permit(&node(domain), target.as_ref().map(node).as_ref(), others).map_err(|error| {
+    permit(&node(domain), target.as_ref(), others).map_err(|error| {
         let refusal = match error {
             RedirectError::Loop(why) => {
-                Code::RedirectLoop.refuse(format!("Visitors would be sent more than once: {why}."))
+                Code::RedirectLoop.refuse(format!("The redirect would loop or take two hops: {why}."))
             }
             RedirectError::Inactive(why) => {
-                Code::RedirectTargetInactive.refuse(format!("Visitors would find nothing: {why}."))
+                Code::RedirectTargetInactive.refuse(format!("The redirect's target is not served: {why}."))
             }
             RedirectError::Primary => Code::PrimaryInUse
-                .refuse("This is the primary domain, which serves. Make another domain the primary one first."),
+                .refuse("The primary domain cannot redirect. Make another domain the primary one first."),
         };
         refusal.into()
     })
 }
 
-/// `PATCH …/domains/{domain}`: 200 once every gateway has the change; 202 while one may send visitors as before.
+/// The primary domain, or the one that becomes primary once it is active. A redirect to it can be prepared.
+async fn primary_or_next(write: &mut Write, domain: &Domain) -> Result<Option<RedirectNode>, ApiError> {
+    let found = match target_of(write, domain, &RedirectTarget::Primary).await? {
+        None => domains::find_next_primary(write.connection(), &domain.project, &domain.name).await?,
+        primary => primary,
+    };
+    Ok(found.map(|found| RedirectNode { next_primary: true, ..node(&found) }))
+}
+
+/// `PATCH …/domains/{domain}`: 200 once every gateway has applied the change; 202 while one may still serve the old state.
 async fn change(
     Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>,
     headers: HeaderMap,
@@ -142,7 +154,9 @@ async fn change(
         Field::Null => domain.redirect = None,
         Field::Value(rule) => {
             if change.primary == Some(true) {
-                return Err(Code::RedirectLoop.refuse("The primary domain serves; it cannot redirect.").into());
+                return Err(Code::RedirectLoop
+                    .refuse("The primary domain cannot redirect. Leave out primary or redirect.")
+                    .into());
             }
             permit_redirect(&mut write, &domain, &rule).await?;
             domain.redirect = Some(rule);
@@ -193,7 +207,7 @@ fn view_of_choice(domain: &Domain) -> serde_json::Value {
     })
 }
 
-/// `If-Match`: the change is made to what its author has seen.
+/// `If-Match`: refuses the change if the domain has changed since its author read it.
 fn check_revision(headers: &HeaderMap, shown: &types::Domain) -> Result<(), ApiError> {
     let mut expected = headers.get_all(header::IF_MATCH).iter().peekable();
     if expected.peek().is_none() {
@@ -208,7 +222,7 @@ fn check_revision(headers: &HeaderMap, shown: &types::Domain) -> Result<(), ApiE
     Err(Code::StaleRevision.refuse(message).into())
 }
 
-/// Makes the domain the project's primary one. It serves from now on; what redirects to the primary follows it.
+/// Makes the domain primary. It serves from now on; redirects to the primary domain lead to it.
 async fn make_primary(write: &mut Write, domain: &mut Domain) -> Result<(), ApiError> {
     if !domain.status.is_served() {
         let message = format!("Only an active domain can be the primary one; this one is {}.", domain.status.as_str());
@@ -231,7 +245,7 @@ async fn unmake_primary(write: &mut Write, domain: &mut Domain) -> Result<(), Ap
     if !domain.primary {
         return Ok(());
     }
-    let dependants = domains::dependants(write.connection(), domain).await?;
+    let dependants = domains::dependants(write.connection(), domain, domain.primary).await?;
     let to_primary = dependants
         .iter()
         .filter(|other| other.redirect.as_ref().is_some_and(|rule| rule.to == RedirectTarget::Primary));
@@ -245,8 +259,8 @@ async fn unmake_primary(write: &mut Write, domain: &mut Domain) -> Result<(), Ap
     Ok(())
 }
 
-/// `DELETE …/domains/{domain}?with_redirects=bool`: 204 once every process of a gateway on record has stopped serving the
-/// name; 202 naming those that have not within a second, also when it is asked for again.
+/// `DELETE …/domains/{domain}?with_redirects=bool`: 204 once every registered gateway process has stopped serving the
+/// name; 202 with the names of those that have not within a second, also when the request is repeated.
 async fn remove(
     Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>,
     headers: HeaderMap,
@@ -263,7 +277,7 @@ async fn remove(
         return Ok(removed(&acknowledged, app.core.clock.monotonic().saturating_sub(started)));
     }
     check_revision(&headers, &representation(&app, &project, &domain))?;
-    let dependants = domains::dependants(write.connection(), &domain).await?;
+    let dependants = domains::dependants(write.connection(), &domain, domain.primary).await?;
     if let Some(first) = dependants.first()
         && !with_redirects
     {

@@ -23,10 +23,10 @@ use crate::reconcile::{self, Reason, Reconciled};
 use crate::store::{StoreError, domains};
 use crate::throttle::Asking;
 
-/// The longest an answer to Verify takes; what takes longer goes on without it.
+/// Maximum duration of a response to Verify; a longer check continues without it.
 const VERIFY_TIME_MAX: Duration = Duration::from_secs(8);
 
-/// Between two attempts to lease a domain that another task has leased.
+/// Interval of attempts to lease a domain that another task has leased.
 const LEASE_RETRY: Duration = Duration::from_millis(50);
 
 pub(super) const VERIFY: Operation = Operation {
@@ -65,7 +65,7 @@ async fn verify(Authorised { app, actor, project: id, rest: [name], .. }: Author
 
 /// Checks DNS, after a check in progress ends: that one may have read records from before the owner's last change.
 async fn check_now(app: &App, domain: &Domain) -> Result<(), StoreError> {
-    while reconcile::reconcile(app, domain, Reason::Asked).await? == Reconciled::Elsewhere {
+    while reconcile::reconcile(app, domain, Reason::Requested).await? == Reconciled::Elsewhere {
         if app
             .core
             .store

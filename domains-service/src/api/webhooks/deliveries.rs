@@ -1,4 +1,4 @@
-//! What was sent to a webhook, what became of it, and sending it again.
+//! Deliveries of a webhook: their results, and sending one again.
 
 use axum::response::{IntoResponse, Response};
 use axum::routing::on;
@@ -16,7 +16,7 @@ use super::{reading, writing};
 use crate::error::{ApiError, Code};
 use crate::store::webhooks::{self, Delivery, DeliveryState};
 
-/// What callers do with deliveries.
+/// Operations on deliveries.
 pub(crate) const OPERATIONS: &[Operation] = &[TEST, LIST, REPEAT];
 
 const LIST: Operation = Operation {
@@ -74,7 +74,7 @@ pub(in crate::api) async fn list(
     Ok(axum::Json(Deliveries { deliveries: list, next_cursor: next }).into_response())
 }
 
-/// `POST …/webhooks/{webhook}/deliveries/{delivery}/repeat`: from now on it is tried as if for the first time.
+/// `POST …/webhooks/{webhook}/deliveries/{delivery}/repeat`: starts its attempts again from the first.
 pub(in crate::api) async fn repeat(
     Authorised { app, actor, project, rest: [webhook, delivery], .. }: Authorised<2>,
 ) -> Result<Response, ApiError> {

@@ -1,6 +1,7 @@
 //! Results of orders and the domains that they lead to, one case a line.
 
 use super::*;
+use verification::problem::Severity;
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
 const MINUTE: i64 = 60;
@@ -24,8 +25,10 @@ fn limited(seconds: i64) -> IssueError {
     IssueError::RateLimited { until: Some(later(seconds)), message: text() }
 }
 
-fn queued(seconds: i64) -> IssueError {
-    IssueError::Queued { until: later(seconds), number: 1 }
+const QUEUED: IssueError = IssueError::Queued { number: 1, is_own: false };
+
+fn edge_unreachable(seconds: i64) -> IssueError {
+    IssueError::EdgeUnreachable { until: later(seconds), message: text() }
 }
 
 fn away(seconds: i64, failures: u32) -> IssueError {
@@ -46,6 +49,7 @@ fn words(actions: &[Action]) -> String {
     let words = actions.iter().map(|action| match action {
         Action::Record(event, _) => (*event).to_owned(),
         Action::ForgetOrder(authority) => format!("forget-order-at-{authority}"),
+        Action::LeaveQueueAt(authority) => format!("leave-queue-at-{authority}"),
         Action::Deploy(_) => "deploy".to_owned(),
         other => format!("{other:?}").to_lowercase(),
     });
@@ -54,41 +58,99 @@ fn words(actions: &[Action]) -> String {
 
 #[test]
 fn a_round_without_a_certificate_updates_the_domain() {
-    use ProblemCode::{CaRateLimited, CaRejected, CaUnavailable, CaaForbids, CertQueued, ChallengeUnreachable};
-    let noted = "domain.certificate.failed save";
-    let ended = "forget-order-at-one withdrawchallenges domain.certificate.failed save";
+    use ProblemCode::{
+        CaRateLimited, CaRejected, CaUnavailable, CaaForbids, CertQueued, ChallengeUnreachable, EdgeUnavailable,
+    };
+    let noted = "leavequeue domain.certificate.failed save";
+    let waits = "domain.certificate.waiting save";
+    let limits = "leave-queue-at-one domain.certificate.waiting save";
+    let failed_here = "leave-queue-at-one forget-order-at-one withdrawchallenges domain.certificate.waiting save";
+    let ended = "leavequeue forget-order-at-one withdrawchallenges domain.certificate.failed save";
     // Columns: the authority's result, the problem, counted attempts, seconds to the next attempt, seconds of the
     // limit, written records.
     let endless = IssueError::RateLimited { until: None, message: text() };
     for (error, code, attempts, next, limited_for, written) in [
-        (IssueError::Unreachable(text()), ChallengeUnreachable, 1, 48, None, ended),
-        (IssueError::Caa(text()), CaaForbids, 1, 48, None, ended),
-        (IssueError::Rejected(text()), CaRejected, 1, 48, None, ended),
-        (IssueError::Unavailable(text()), CaUnavailable, 1, 48, None, noted),
-        (endless, CaRateLimited, 1, 48, None, noted),
-        (limited(90), CaRateLimited, 0, 90, Some(90), noted),
-        (queued(90), CertQueued, 0, 90, Some(90), noted),
-        (away(90, 1), CaUnavailable, 0, 90, None, noted),
+        (IssueError::Unreachable(text()), ChallengeUnreachable, 1, Some(48), None, ended),
+        (IssueError::Caa(text()), CaaForbids, 1, Some(48), None, ended),
+        (IssueError::Rejected(text()), CaRejected, 1, Some(48), None, ended),
+        (IssueError::Unavailable(text()), CaUnavailable, 1, Some(48), None, noted),
+        (endless, CaRateLimited, 1, Some(48), None, noted),
+        (limited(90), CaRateLimited, 0, Some(90), Some(90), limits),
+        (QUEUED, CertQueued, 0, None, None, waits),
+        (IssueError::NoGateway, EdgeUnavailable, 0, None, None, waits),
+        (edge_unreachable(90), EdgeUnavailable, 0, Some(90), None, failed_here),
+        (away(90, 1), CaUnavailable, 0, Some(90), None, waits),
     ] {
         let (domain, actions) = after(vec![error]);
         let certificate = &domain.certificate;
         let codes: Vec<_> = domain.problems.iter().map(|problem| problem.code).collect();
         assert_eq!(codes, [code]);
-        assert_eq!((certificate.attempts, certificate.status), (attempts, CertificateStatus::Failed), "{code:?}");
-        assert_eq!(certificate.next_attempt_at, Some(later(next)), "{code:?}");
+        let (status, severity) = match attempts {
+            0 => (CertificateStatus::Queued, Severity::Warning),
+            _ => (CertificateStatus::Failed, Severity::Error),
+        };
+        assert_eq!((certificate.attempts, certificate.status), (attempts, status), "{code:?}");
+        assert_eq!(
+            (domain.problems[0].severity, certificate.last_error.is_some()),
+            (severity, attempts > 0),
+            "{code:?}"
+        );
+        assert_eq!(certificate.queued, next.is_none(), "{code:?}");
+        assert_eq!(certificate.next_attempt_at, next.map(later), "{code:?}");
+        assert_eq!(domain.problems[0].retry_at, next.map(later), "{code:?}");
         assert_eq!(certificate.rate_limited_until, limited_for.map(later), "{code:?}");
         assert_eq!(words(&actions), written, "{code:?}");
         assert_eq!(domain.status, Status::Issuing, "what is served, or is not, stays");
+        // The same wait again is no news.
+        let mut round = Round::begin(&domain.certificate);
+        let again = if next.is_none() { QUEUED } else { away(90, 1) };
+        let is_same = again.code() == code;
+        round.record("one", OrderResult::of(again, 0));
+        let (_, actions) = unissued(domain, round, NOW, 0.0);
+        assert_eq!(words(&actions), if is_same { "save" } else { waits }, "{code:?}");
     }
 }
 
 #[test]
-fn a_name_without_an_authority_gets_a_problem_that_says_so() {
+fn a_name_without_an_authority_gets_a_problem() {
     let (domain, actions) = after(Vec::new());
     assert_eq!(domain.certificate.attempts, 1);
     assert_eq!(domain.problems[0].message, "No certificate authority is configured for this name.");
     assert!(domain.problems[0].fix.contains("operator of the platform"));
-    assert_eq!(words(&actions), "domain.certificate.failed save");
+    assert_eq!(words(&actions), "leavequeue domain.certificate.failed save");
+}
+
+#[test]
+fn a_wait_behind_the_owners_own_orders_is_no_wait_for_an_operator() {
+    for (is_own, waits_since) in [(true, None), (false, Some(NOW))] {
+        let (domain, _) = after(vec![IssueError::Queued { number: 1, is_own }]);
+        assert_eq!(domain.waits_since, waits_since, "{is_own}");
+    }
+}
+
+#[test]
+fn a_name_keeps_its_places_only_while_it_waits_for_them() {
+    for (errors, written) in [
+        (vec![limited(90), QUEUED], "leave-queue-at-one domain.certificate.waiting save"),
+        (vec![QUEUED, limited(90)], "leave-queue-at-two domain.certificate.waiting save"),
+        (vec![QUEUED, QUEUED], "domain.certificate.waiting save"),
+        (vec![away(90, 2), QUEUED], "domain.certificate.waiting save"),
+        (vec![QUEUED, IssueError::Unavailable(text())], "leave-queue-at-two domain.certificate.failed save"),
+        (vec![away(90, 2), IssueError::Unavailable(text())], "leavequeue domain.certificate.failed save"),
+    ] {
+        let (_, actions) = after(errors.clone());
+        assert_eq!(words(&actions), written, "{errors:?}");
+    }
+}
+
+#[test]
+fn a_name_leaves_the_queue_of_an_authority_that_may_not_issue_for_it() {
+    let domain = domain();
+    let mut round = Round::begin(&domain.certificate);
+    round.excludes("one");
+    round.record("two", OrderResult::of(QUEUED, 0));
+    let (_, actions) = unissued(domain, round, NOW, 0.0);
+    assert_eq!(words(&actions), "leave-queue-at-one domain.certificate.waiting save");
 }
 
 #[test]
@@ -98,7 +160,9 @@ fn the_next_authority_is_asked_unless_the_answer_would_be_the_same() {
         matches!(Round::begin(&domain().certificate).record("one", result), AfterResult::AskNext)
     };
     assert!(asks_next(limited(90), 0));
-    assert!(asks_next(queued(90), 0));
+    assert!(asks_next(QUEUED, 0));
+    assert!(!asks_next(edge_unreachable(90), 0), "the next could not reach us either");
+    assert!(!asks_next(IssueError::NoGateway, 0));
     assert!(!asks_next(away(90, 1), 0), "its order is in progress");
     assert!(asks_next(away(90, 2), 0));
     assert!(!asks_next(IssueError::Unavailable(text()), 1), "its order is in progress");
@@ -115,13 +179,13 @@ fn a_certificate_that_cannot_be_used_ends_its_order() {
     let (domain, actions) = unissued(domain(), round, NOW, 0.0);
     let expected = "The authority returned a certificate that cannot be used: it is empty.";
     assert_eq!(domain.certificate.last_error.as_deref(), Some(expected));
-    assert_eq!(words(&actions), "forget-order-at-one withdrawchallenges domain.certificate.failed save");
+    assert_eq!(words(&actions), "leavequeue forget-order-at-one withdrawchallenges domain.certificate.failed save");
 }
 
 #[test]
 fn a_round_reports_the_failure_that_the_owner_can_fix() {
     let rejected = || IssueError::Rejected(text());
-    for errors in [vec![queued(90), rejected()], vec![rejected(), queued(90)]] {
+    for errors in [vec![QUEUED, rejected()], vec![rejected(), QUEUED]] {
         let (domain, _) = after(errors);
         assert_eq!(domain.problems[0].code, ProblemCode::CaRejected);
         assert_eq!(domain.problems[0].observed, ["words"]);
@@ -131,8 +195,9 @@ fn a_round_reports_the_failure_that_the_owner_can_fix() {
 
 #[test]
 fn an_authority_that_asked_us_to_wait_is_skipped_until_then_and_a_turn_in_our_queue_is_not() {
-    let (waits, _) = after(vec![limited(10 * MINUTE), queued(5 * MINUTE)]);
-    assert_eq!(waits.certificate.next_attempt_at, Some(later(5 * MINUTE)), "the first that can be asked");
+    let (waits, _) = after(vec![limited(10 * MINUTE), QUEUED]);
+    assert_eq!(waits.certificate.next_attempt_at, Some(later(10 * MINUTE)), "its turn may come earlier");
+    assert!(waits.certificate.queued);
     let mut round = Round::begin(&waits.certificate);
     assert!(round.skips("one", later(10 * MINUTE - 1)));
     assert!(!round.skips("one", later(10 * MINUTE)));
@@ -172,7 +237,9 @@ fn pauses_after_failed_attempts_grow_until_a_certificate_is_issued() {
 
 #[test]
 fn a_waiting_order_continues_when_the_first_authority_is_back() {
-    let waits = postponed(domain(), NOW.plus(500), NOW, 0.0);
+    let (away, _) = after(vec![away(90, 1)]);
+    let waits = postponed(away, NOW.plus(500), NOW, 0.0);
     assert_eq!(waits.certificate.next_attempt_at, Some(later(1)));
+    assert_eq!(waits.problems[0].retry_at, Some(later(1)), "not the time of the outage before");
     assert_eq!(waits.due_at, Some(later(1).to_millis()));
 }

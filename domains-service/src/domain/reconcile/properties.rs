@@ -7,7 +7,7 @@ use super::*;
 use crate::domain::failure::IssueError;
 use crate::domain::order::{AfterResult, CertificateFacts, OrderResult, Round, issued, unissued};
 use crate::domain::state::{DEGRADED_MILLIS_MAX, DOUBT_MILLIS};
-use verification::verdict::Caa;
+use verification::verdict::{Caa, Records};
 
 const START: UnixMillis = UnixMillis(1_800_000_000_000);
 const MINUTE: i64 = 60_000;
@@ -49,7 +49,7 @@ impl Found {
             Self::Partial => (Records::Partial, Ownership::Held, Caa::Allowed),
             Self::NoAnswer => (Records::Unknown, Ownership::Unknown, Caa::Unknown),
         };
-        Judgement { records, ownership, caa, is_apex: None, problems: Vec::new(), txt: None, permitted: Vec::new() }
+        Judgement { records, ownership, caa, is_apex: None, ..Judgement::local(false) }
     }
 }
 
@@ -59,6 +59,8 @@ enum Says {
     Issued,
     Limited,
     Queued,
+    NoGateway,
+    EdgeUnreachable,
     Away,
     Rejected,
     Unreachable,
@@ -66,8 +68,17 @@ enum Says {
 }
 
 impl Says {
-    const ALL: [Self; 7] =
-        [Self::Issued, Self::Limited, Self::Queued, Self::Away, Self::Rejected, Self::Unreachable, Self::Unavailable];
+    const ALL: [Self; 9] = [
+        Self::Issued,
+        Self::Limited,
+        Self::Queued,
+        Self::NoGateway,
+        Self::EdgeUnreachable,
+        Self::Away,
+        Self::Rejected,
+        Self::Unreachable,
+        Self::Unavailable,
+    ];
 
     fn result(self, domain: &Domain, now: UnixMillis) -> OrderResult {
         let (until, now) = (now.plus(DAY).to_seconds(), now.to_seconds());
@@ -85,7 +96,9 @@ impl Says {
                 OrderResult::Issued(Box::new(bundle), facts)
             }
             Self::Limited => failed(IssueError::RateLimited { until: Some(until), message: String::new() }),
-            Self::Queued => failed(IssueError::Queued { until, number: 1 }),
+            Self::Queued => failed(IssueError::Queued { number: 1, is_own: false }),
+            Self::NoGateway => failed(IssueError::NoGateway),
+            Self::EdgeUnreachable => failed(IssueError::EdgeUnreachable { until, message: String::new() }),
             Self::Away => failed(IssueError::Away { until, failures: 1, message: String::new() }),
             Self::Rejected => failed(IssueError::Rejected(String::new())),
             Self::Unreachable => failed(IssueError::Unreachable(String::new())),
@@ -100,6 +113,8 @@ struct World {
     domain: Domain,
     is_held: bool,
     is_contested: bool,
+    /// Whether the name has a row in the queue of its authority.
+    has_row: bool,
     now: UnixMillis,
 }
 
@@ -123,7 +138,7 @@ impl World {
             (false, true) => Claim::Proven,
             (false, false) => Claim::Open,
         };
-        Policy { claim, holder, pays: true, reason, jitter: 0.5 }
+        Policy { claim, holder, served_until: None, reason, jitter: 0.5 }
     }
 
     /// Makes a check and applies its effects. Returns whether a certificate was ordered.
@@ -136,24 +151,33 @@ impl World {
             (self.is_held, self.is_contested) = (true, false);
         }
         let orders = actions.iter().any(|action| matches!(action, Action::Order(_)));
+        self.leave(&actions);
         if orders {
+            self.has_row = true;
             let mut round = Round::begin(&self.domain.certificate);
-            let (domain, _) = match round.record("one", says.result(&self.domain, self.now)) {
+            let (domain, actions) = match round.record("one", says.result(&self.domain, self.now)) {
                 AfterResult::Deploy(bundle, facts) => {
                     issued(self.domain.clone(), ("one", false), (bundle, facts), self.now, 0.5)
                 }
                 AfterResult::AskNext | AfterResult::Stop => unissued(self.domain.clone(), round, self.now, 0.5),
             };
             self.domain = domain;
+            self.leave(&actions);
         }
         orders
+    }
+
+    fn leave(&mut self, actions: &[Action]) {
+        let leaves =
+            |action: &Action| matches!(action, Action::LeaveQueue | Action::LeaveQueueAt(_) | Action::FinishOrders);
+        self.has_row &= !actions.iter().any(leaves);
     }
 
     fn take(&mut self, step: Step) {
         match step {
             Step::Check(found, says, asked, after) => {
                 self.now = self.now.plus(after);
-                self.check(found, says, if asked { Reason::Asked } else { Reason::Schedule });
+                self.check(found, says, if asked { Reason::Requested } else { Reason::Schedule });
             }
             Step::Lose => {
                 let rival = Domain::added(self.domain.name.clone(), "other".parse().unwrap(), self.now);
@@ -162,13 +186,19 @@ impl World {
                 } else {
                     Holder::Free
                 };
-                let policy =
-                    Policy { claim: Claim::Contested, holder, pays: true, reason: Reason::Schedule, jitter: 0.5 };
+                let policy = Policy {
+                    claim: Claim::Contested,
+                    holder,
+                    served_until: None,
+                    reason: Reason::Schedule,
+                    jitter: 0.5,
+                };
                 let check = DnsCheck { judged: Found::Passes.judged(), checks: None, claim: Claim::Contested };
                 let (_, actions) = decide(rival, check, &policy, self.now);
                 for action in actions {
-                    if let Action::TakeOver(_, Some((_, lost))) = action {
-                        self.domain = *lost;
+                    if let Action::TakeOver(_, Some(LostDomain { domain, .. })) = action {
+                        self.domain = *domain;
+                        self.has_row = false;
                     }
                 }
                 (self.is_held, self.is_contested) = (false, true);
@@ -192,7 +222,7 @@ impl World {
                 self.now = self.now.max(due);
                 Reason::Schedule
             }
-            None => Reason::Asked,
+            None => Reason::Requested,
         }
     }
 }
@@ -212,7 +242,7 @@ fn world() -> impl Strategy<Value = World> {
             domain.certificate.renew_at = certificate.map(|left| START.plus(left - 30 * DAY).to_seconds());
             domain.certificate.next_attempt_at = attempt.map(|attempt| START.plus(attempt).to_seconds());
             let is_held = status.is_served() || matches!(status, Status::Issuing | Status::Suspended);
-            World { domain, is_held, is_contested: false, now: START }
+            World { domain, is_held, is_contested: false, has_row: false, now: START }
         },
     )
 }
@@ -269,11 +299,23 @@ proptest! {
     }
 
     #[test]
+    fn a_name_has_a_place_in_a_queue_only_while_it_waits_for_it(mut world in world(), steps in steps()) {
+        for step in steps {
+            world.take(step);
+            let away = |problem: &Problem| {
+                problem.code == ProblemCode::CaUnavailable && problem.severity == Severity::Warning
+            };
+            let is_away = world.domain.problems.iter().any(away);
+            prop_assert!(!world.has_row || world.domain.certificate.queued || is_away, "{step:?}");
+        }
+    }
+
+    #[test]
     fn an_unproven_name_is_never_served(
         steps in prop::collection::vec(checks(&Found::ALL[1..]), 0..40),
     ) {
         let domain = Domain::added("shop.customer.com".parse().unwrap(), "demo".parse().unwrap(), START);
-        let mut world = World { domain, is_held: false, is_contested: false, now: START };
+        let mut world = World { domain, is_held: false, is_contested: false, has_row: false, now: START };
         for step in steps {
             world.take(step);
             prop_assert!(!world.domain.status.is_served() && !world.is_held);

@@ -4,8 +4,7 @@ use contract::time::UnixMillis;
 
 use super::*;
 use crate::domain::CertificateState;
-use crate::domain::Wait;
-use verification::verdict::Caa;
+use verification::verdict::{Caa, Records};
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
 const MINUTE: i64 = 60_000;
@@ -24,6 +23,7 @@ struct Given {
     policy: Policy,
     claim: Claim,
     found: (Records, Ownership, Caa),
+    resolver_down: bool,
 }
 
 /// A domain that has just entered this state. A served one has a certificate for 60 days, with renewal in 30.
@@ -32,8 +32,8 @@ fn given(status: Status) -> Given {
     domain.status = status;
     let is_proven = status.is_served() || matches!(status, Status::Issuing | Status::Suspended);
     let holder = if is_proven { Holder::This } else { Holder::Free };
-    let policy = Policy { claim: Claim::Open, holder, pays: true, reason: Reason::Schedule, jitter: 0.5 };
-    let given = Given { domain, policy, claim: Claim::Open, found: PASSES };
+    let policy = Policy { claim: Claim::Open, holder, served_until: None, reason: Reason::Schedule, jitter: 0.5 };
+    let given = Given { domain, policy, claim: Claim::Open, found: PASSES, resolver_down: false };
     if status.is_served() { given.certified() } else { given }
 }
 
@@ -72,20 +72,38 @@ impl Given {
         self
     }
 
-    fn limited_for(mut self, millis: i64, queued: bool) -> Self {
+    fn limited_for(mut self, millis: i64) -> Self {
         let until = NOW.plus(millis).to_seconds();
         self.domain.certificate.rate_limited_until = Some(until);
-        self.domain.certificate.waiting.insert("one".to_owned(), Wait { until, queued });
+        self.domain.certificate.waiting.insert("one".to_owned(), until);
         self.whose_next_attempt_is_in(millis)
     }
 
+    /// It waits for its turn.
+    fn queued(mut self) -> Self {
+        self.domain.certificate.queued = true;
+        self.domain.problems.push(Problem::new(ProblemCode::CertQueued, "shop.customer.com", "", ""));
+        self
+    }
+
+    /// The check before found this problem.
+    fn with_problem(mut self, code: ProblemCode) -> Self {
+        self.domain.problems.push(Problem::new(code, "shop.customer.com", "", "").holding_up());
+        self
+    }
+
+    fn without_resolver(mut self) -> Self {
+        self.resolver_down = true;
+        self
+    }
+
     fn unpaid(mut self) -> Self {
-        self.policy.pays = false;
+        self.policy.served_until = Some(NOW);
         self
     }
 
     fn asked(mut self) -> Self {
-        self.policy.reason = Reason::Asked;
+        self.policy.reason = Reason::Requested;
         self
     }
 
@@ -121,9 +139,9 @@ impl Given {
             ownership,
             caa,
             is_apex: None,
-            problems: Vec::new(),
-            txt: None,
             permitted: vec![("ca.example".to_owned(), Vec::new())],
+            resolver_down: self.resolver_down,
+            ..Judgement::local(false)
         };
         let check = DnsCheck { judged, checks: None, claim: self.claim };
         let (domain, actions) = decide(self.domain, check, &self.policy, NOW);
@@ -150,13 +168,13 @@ fn an_unserved_domain_takes_the_state_that_dns_implies() {
     for from in [PendingDns, PendingOwnership, Propagating, ActionRequired] {
         given(from).check(PASSES).becomes(Issuing, "setholder domain.verified save publish order");
     }
-    given(PendingDns).check(NO_RECORD).becomes(PendingDns, "save publish");
-    given(PendingDns).check(WRONG_RECORD).becomes(ActionRequired, "domain.status_changed save publish");
-    given(PendingDns).check(PARTIAL).becomes(Propagating, "domain.status_changed save publish");
-    given(PendingDns).check(NO_TEXT).becomes(PendingOwnership, "domain.status_changed save publish");
-    given(PendingDns).check(CAA_FORBIDS).becomes(ActionRequired, "domain.status_changed save publish");
+    given(PendingDns).check(NO_RECORD).becomes(PendingDns, "leavequeue save publish");
+    given(PendingDns).check(WRONG_RECORD).becomes(ActionRequired, "leavequeue domain.status_changed save publish");
+    given(PendingDns).check(PARTIAL).becomes(Propagating, "leavequeue domain.status_changed save publish");
+    given(PendingDns).check(NO_TEXT).becomes(PendingOwnership, "leavequeue domain.status_changed save publish");
+    given(PendingDns).check(CAA_FORBIDS).becomes(ActionRequired, "leavequeue domain.status_changed save publish");
     given(PendingDns).check(NO_ANSWER).becomes(PendingDns, "save publish");
-    given(Issuing).check(NO_RECORD).becomes(PendingDns, "domain.unverified save publish");
+    given(Issuing).check(NO_RECORD).becomes(PendingDns, "leavequeue domain.unverified save publish");
     given(Issuing).check(NO_ANSWER).becomes(Issuing, "save publish");
     given(Issuing).certified().check(PASSES).becomes(Status::Active, "domain.active primary save publish");
 }
@@ -175,21 +193,21 @@ fn a_certificate_that_does_not_come_in_thirty_minutes_needs_the_owner() {
 fn a_served_domain_is_released_after_two_checks_ten_minutes_apart_and_thirty_days() {
     use Status::{Active, Degraded, Suspended};
     for withdrawn in [NO_RECORD, WRONG_RECORD, NO_TEXT, CAA_FORBIDS] {
-        let first = given(Active).check(withdrawn).becomes(Active, "save publish");
+        let first = given(Active).check(withdrawn).becomes(Active, "leavequeue save publish");
         assert_eq!(first.failing_since, Some(NOW));
         assert_eq!(first.due_at, Some(NOW.plus(10 * MINUTE)), "a second check soon");
-        given(Active).failing_for(10 * MINUTE - 1).check(withdrawn).becomes(Active, "save publish");
+        given(Active).failing_for(10 * MINUTE - 1).check(withdrawn).becomes(Active, "leavequeue save publish");
         let second = given(Active).failing_for(10 * MINUTE).check(withdrawn);
-        second.becomes(Degraded, "domain.degraded save publish");
-        given(Degraded).since(30 * DAY - 1).check(withdrawn).becomes(Degraded, "save publish");
-        given(Degraded).since(30 * DAY).check(withdrawn).becomes(Suspended, "domain.suspended save publish");
+        second.becomes(Degraded, "leavequeue domain.degraded save publish");
+        given(Degraded).since(30 * DAY - 1).check(withdrawn).becomes(Degraded, "leavequeue save publish");
+        given(Degraded).since(30 * DAY).check(withdrawn).becomes(Suspended, "leavequeue domain.suspended save publish");
     }
     let well = given(Active).failing_for(MINUTE).check(PASSES).becomes(Active, "save publish");
     assert_eq!(well.failing_since, None);
     given(Degraded).check(PASSES).becomes(Active, "domain.active primary save publish");
-    for unclear in [NO_ANSWER, PARTIAL] {
-        given(Active).failing_for(DAY).check(unclear).becomes(Active, "save publish");
-        given(Degraded).since(31 * DAY).check(unclear).becomes(Degraded, "save publish");
+    for (unclear, written) in [(NO_ANSWER, "save publish"), (PARTIAL, "leavequeue save publish")] {
+        given(Active).failing_for(DAY).check(unclear).becomes(Active, written);
+        given(Degraded).since(31 * DAY).check(unclear).becomes(Degraded, written);
     }
 }
 
@@ -206,26 +224,77 @@ fn a_certificate_is_ordered_when_it_is_needed_and_the_authorities_may_be_asked()
     given(Issuing).whose_next_attempt_is_in(MINUTE).check(PASSES).becomes(Issuing, "save publish");
     given(Issuing).whose_next_attempt_is_in(0).check(PASSES).becomes(Issuing, "save publish order");
     given(Issuing).whose_next_attempt_is_in(MINUTE).asked().check(PASSES).becomes(Issuing, "save publish order");
-    given(Issuing).limited_for(MINUTE, false).asked().check(PASSES).becomes(Issuing, "save publish");
-    given(Issuing).limited_for(MINUTE, true).asked().check(PASSES).becomes(Issuing, "save publish order");
+    given(Issuing).limited_for(MINUTE).asked().check(PASSES).becomes(Issuing, "save publish");
+    given(Issuing).queued().check(PASSES).becomes(Issuing, "save publish order");
     let ordered = given(Issuing).check(PASSES).becomes(Issuing, "save publish order");
     assert!(ordered.due_at <= Some(NOW.plus(LEASE_MILLIS)), "another worker goes on should this one die");
+}
+
+#[test]
+fn a_name_loses_its_place_in_a_queue_when_its_records_do_not_pass() {
+    use Status::{ActionRequired, Active, Issuing, PendingDns, Suspended};
+    // A worker that died during an order has left a place without a word of it in the domain.
+    given(Issuing).check(NO_RECORD).becomes(PendingDns, "leavequeue domain.unverified save publish");
+    let gone =
+        given(Issuing).queued().check(NO_RECORD).becomes(PendingDns, "leavequeue domain.unverified save publish");
+    assert_eq!((gone.certificate.queued, gone.problems.len()), (false, 0));
+    let withdrawn = given(Issuing).queued().check(CAA_FORBIDS);
+    withdrawn.becomes(ActionRequired, "leavequeue domain.unverified save publish");
+    given(Issuing).queued().unpaid().check(PASSES).becomes(Suspended, "leavequeue domain.suspended save publish");
+    // A renewal that waits, of a name that is served.
+    let served = given(Active).queued().check(PARTIAL).becomes(Active, "leavequeue save publish");
+    assert_eq!(served.certificate.status, CertificateStatus::Deployed);
+    let later = given(Active).queued().check(PASSES).becomes(Active, "leavequeue save publish");
+    assert!(!later.certificate.queued, "the authority has moved the renewal into the future");
+    // An answer that is missing once says nothing; twice, another name gets the turn.
+    let once = given(Issuing).queued().check(NO_ANSWER).becomes(Issuing, "save publish");
+    assert!(once.certificate.queued);
+    assert!(once.due_at > Some(NOW.plus(DAY / 2)), "only its turn makes it due");
+    let twice = given(Issuing).queued().with_problem(ProblemCode::DnsTimeout).check(NO_ANSWER);
+    twice.becomes(Issuing, "leavequeue save publish");
+    let ours = given(Issuing).queued().with_problem(ProblemCode::DnsTimeout).without_resolver().check(NO_ANSWER);
+    assert!(ours.becomes(Issuing, "save publish").certificate.queued, "the fault is ours");
+}
+
+#[test]
+fn a_wait_for_the_certificate_counts_from_its_start_unless_the_owner_must_act() {
+    use Status::{ActionRequired, Issuing, PendingDns};
+    let ready = given(PendingDns).check(PASSES).becomes(Issuing, "setholder domain.verified save publish order");
+    assert_eq!(ready.waits_since, Some(NOW));
+    let mut waits = given(Issuing).since(30 * MINUTE).check(PASSES);
+    waits.domain.waits_since = Some(NOW.plus(-30 * MINUTE));
+    let delayed = waits.becomes(ActionRequired, "domain.unverified save publish order");
+    assert_eq!(delayed.waits_since, Some(NOW.plus(-30 * MINUTE)), "also when the owner is asked to look");
+    let unknown = given(Issuing).check(NO_ANSWER);
+    assert_eq!(Given { domain: ready.clone(), ..unknown }.becomes(Issuing, "save publish").waits_since, Some(NOW));
+    for code in [ProblemCode::ChallengeUnreachable, ProblemCode::CaaForbids] {
+        let theirs = given(Issuing).with_problem(code).check(PASSES);
+        let theirs = theirs.becomes(Issuing, "save publish order");
+        assert_eq!(theirs.waits_since.is_none(), code == ProblemCode::ChallengeUnreachable, "{code:?}");
+    }
+    let gone = Given { domain: ready, ..given(Issuing).check(NO_RECORD) };
+    assert_eq!(gone.becomes(PendingDns, "leavequeue domain.unverified save publish").waits_since, None);
+    let served = given(Status::Active).check(PASSES).becomes(Status::Active, "save publish");
+    assert_eq!(served.waits_since, None);
 }
 
 #[test]
 fn a_plan_without_domains_suspends() {
     use Status::{Active, Issuing, PendingDns, Removing, Suspended};
     for from in [PendingDns, Issuing, Active] {
-        let unpaid = given(from).unpaid().check(PASSES).becomes(Suspended, "domain.suspended save publish");
+        let unpaid = given(from).unpaid().check(PASSES).becomes(Suspended, "leavequeue domain.suspended save publish");
         assert!(unpaid.problems.iter().any(|problem| problem.code == ProblemCode::PlanRequired));
     }
-    given(Removing).check(PASSES).becomes(Removing, "save publish");
+    given(Removing).check(PASSES).becomes(Removing, "leavequeue save publish");
 }
 
 #[test]
 fn a_name_belongs_to_the_project_that_proves_it() {
     use Status::{ActionRequired, Active, PendingDns, PendingOwnership};
-    given(PendingDns).held_by_another().check(NO_TEXT).becomes(PendingOwnership, "domain.status_changed save publish");
+    given(PendingDns)
+        .held_by_another()
+        .check(NO_TEXT)
+        .becomes(PendingOwnership, "leavequeue domain.status_changed save publish");
     // The visitors are the same: the certificate serves on.
     let taken = given(PendingDns)
         .held_by_another()
@@ -236,7 +305,7 @@ fn a_name_belongs_to_the_project_that_proves_it() {
         .held_by_another()
         .unpaid()
         .check(PASSES)
-        .becomes(Status::Suspended, "domain.suspended save publish");
+        .becomes(Status::Suspended, "leavequeue domain.suspended save publish");
     // A result from before another project took the name proves nothing.
     given(PendingDns).contested_meanwhile().check(PASSES).becomes(PendingDns, "save publish");
     given(ActionRequired).contested_meanwhile().check(PASSES).becomes(ActionRequired, "save publish");
@@ -248,7 +317,7 @@ fn the_project_that_loses_a_name_is_not_served() {
     let check = DnsCheck { judged: Judgement::local(false), checks: None, claim: Claim::Contested };
     let (_, actions) = decide(given.domain, check, &given.policy, NOW);
     let lost = actions.iter().find_map(|action| match action {
-        Action::TakeOver(_, Some((Status::Active, lost))) => Some(lost),
+        Action::TakeOver(_, Some(LostDomain { before: Status::Active, was_primary: true, domain })) => Some(domain),
         _ => None,
     });
     let lost = lost.unwrap();

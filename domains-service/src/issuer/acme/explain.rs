@@ -1,5 +1,7 @@
 //! Translates refusals of an authority into problems of a domain (RFC 8555, section 6.7).
 
+use std::net::{IpAddr, SocketAddr};
+
 use contract::time::UnixSeconds;
 use http::StatusCode;
 use instant_acme::{Error, Problem};
@@ -66,6 +68,44 @@ pub(super) fn explain_problem(problem: &Problem, until: Option<UnixSeconds>) -> 
     }
 }
 
+/// Pause after a proof that failed because the authority could not connect to our edge. The authority counts such
+/// failures, five an hour.
+const EDGE_PAUSE_SECONDS: i64 = 15 * 60;
+
+/// The meaning of a failed proof for a name with correct records, which lead to these addresses of our `edge`. A
+/// connection that failed is ours, unless the authority says that it went to another address.
+pub(super) fn explain_failed_proof(problem: &Problem, edge: &[IpAddr], now: UnixSeconds) -> IssueError {
+    let meaning = explain_problem(problem, None);
+    match meaning {
+        IssueError::Unreachable(message) if is_connection(problem) && leads_here(&message, edge) => {
+            IssueError::EdgeUnreachable { until: now.plus(EDGE_PAUSE_SECONDS), message }
+        }
+        other => other,
+    }
+}
+
+/// Whether a connection failed, for the problem or one of its parts.
+fn is_connection(problem: &Problem) -> bool {
+    let kinds = problem.subproblems.iter().filter_map(|part| part.r#type.as_deref());
+    let mut kinds = kinds.chain(problem.r#type.as_deref()).filter_map(|kind| kind.strip_prefix(NAMESPACE));
+    kinds.any(|kind| matches!(kind, "connection" | "tls"))
+}
+
+/// Whether an authority's words name no address, or one of the edge's. Without known addresses every address may be one.
+fn leads_here(words: &str, edge: &[IpAddr]) -> bool {
+    let parts = words.split(|letter: char| letter.is_whitespace() || matches!(letter, ',' | ';' | '(' | ')' | '"'));
+    let mut named = parts.filter_map(address).peekable();
+    named.peek().is_none() || edge.is_empty() || named.any(|address| edge.contains(&address))
+}
+
+/// The address that a word is, alone or with a port or a colon.
+fn address(word: &str) -> Option<IpAddr> {
+    let word = word.trim_end_matches([':', '.']);
+    word.parse().ok().or_else(|| word.parse::<SocketAddr>().ok().map(|socket| socket.ip())).or_else(|| {
+        word.strip_prefix('[').and_then(|rest| rest.split_once(']')).and_then(|(address, _)| address.parse().ok())
+    })
+}
+
 /// An error with its causes: those of HTTP say little by themselves.
 fn words(error: &Error) -> String {
     let mut words = error.to_string();
@@ -117,6 +157,35 @@ mod tests {
         ] {
             assert_eq!(explain_problem(&problem(kind), until), expected, "{kind}");
         }
+    }
+
+    #[test]
+    fn a_failed_connection_to_our_edge_counts_against_the_platform_and_other_failures_against_the_name() {
+        let edge: Vec<IpAddr> = vec!["203.0.113.10".parse().unwrap(), "2001:db8::10".parse().unwrap()];
+        let failed = |kind: &str, detail: &str| {
+            let text = format!(r#"{{"type":"{NAMESPACE}{kind}","detail":"{detail}","status":400}}"#);
+            explain_failed_proof(&serde_json::from_str(&text).unwrap(), &edge, UnixSeconds(7))
+        };
+        for (kind, detail, is_ours) in [
+            ("connection", "203.0.113.10: Fetching http://a.test/: Connection refused", true),
+            ("connection", "dial tcp 203.0.113.10:80: connect: connection refused", true),
+            ("connection", "dial tcp [2001:db8::10]:80: i/o timeout", true),
+            ("connection", "Timeout during connect (likely firewall problem)", true),
+            ("tls", "203.0.113.10: remote error: tls: no application protocol", true),
+            ("connection", "198.51.100.7: Fetching http://a.test/: Connection refused", false),
+            ("connection", "dial tcp [2001:db8::99]:80: i/o timeout", false),
+            ("unauthorized", "203.0.113.10: Invalid response from http://a.test/: 404", false),
+            ("dns", "DNS problem: SERVFAIL looking up A for a.test", false),
+        ] {
+            let meaning = failed(kind, detail);
+            assert_eq!(matches!(meaning, IssueError::EdgeUnreachable { .. }), is_ours, "{kind} {detail}: {meaning:?}");
+            assert_eq!(matches!(meaning, IssueError::Unreachable(_)), !is_ours, "{kind} {detail}: {meaning:?}");
+        }
+        let foreign = problem("connection");
+        assert_eq!(
+            explain_failed_proof(&foreign, &[], UnixSeconds(7)),
+            IssueError::EdgeUnreachable { until: UnixSeconds(7 + EDGE_PAUSE_SECONDS), message: "so it is".to_owned() }
+        );
     }
 
     #[test]

@@ -2,10 +2,13 @@
 //! request.
 //!
 //! A failure during an outage says nothing about a name. So it costs the name no attempt, and all waiting orders
-//! continue within minutes after the authority is back.
+//! continue within minutes after the authority is back. Our edge may be away in the same way, as the authority sees it.
 
 use contract::time::UnixMillis;
 use parking_lot::Mutex;
+
+use super::AcmeAuthority;
+use crate::issuer::{IssueError, IssueRequest};
 
 /// Pause after the first failure, in milliseconds; each further failure doubles it.
 const PAUSE: i64 = 15_000;
@@ -59,9 +62,51 @@ impl Outage {
         (failing.until, failing.failures)
     }
 
+    /// The caller that may test the authority made no request: another one may at once.
+    pub(super) fn not_tested(&self, now: UnixMillis) {
+        if let Some(failing) = self.failing.lock().as_mut() {
+            failing.until = failing.until.min(now);
+        }
+    }
+
     /// It answered: for how many times it had not.
     pub(super) fn ended(&self) -> Option<u32> {
         self.failing.lock().take().map(|failing| failing.failures)
+    }
+}
+
+impl AcmeAuthority {
+    /// Fails while no gateway is live, and while the authority cannot connect to them.
+    pub(super) async fn require_edge(&self, request: &IssueRequest) -> Result<(), IssueError> {
+        self.records.require_edge(self.applicant(request)).await?;
+        let message = "it could not connect to our gateways when it tried last".to_owned();
+        self.edge_outage
+            .may_ask(self.records.clock.now())
+            .map_err(|until| IssueError::EdgeUnreachable { until: until.plus(999).to_seconds(), message })
+    }
+
+    /// Records what the outcome of an order says about our edge.
+    pub(super) fn record_edge(&self, error: Option<&IssueError>) {
+        let (authority, now) = (&self.settings.name, self.records.clock.now());
+        match error {
+            Some(IssueError::EdgeUnreachable { message, .. }) => {
+                if let (_, 1) = self.edge_outage.failed(now) {
+                    tracing::error!(
+                        authority,
+                        error = message,
+                        "the certificate authority cannot connect to our gateways; orders wait, retrying at least every \
+                         5 minutes: check that port 80 of each gateway is open to the internet"
+                    );
+                }
+            }
+            // It has connected, or did not have to.
+            None | Some(IssueError::Unreachable(_)) => {
+                if let Some(failures) = self.edge_outage.ended() {
+                    tracing::info!(authority, failures, "the certificate authority connects to our gateways again");
+                }
+            }
+            Some(_) => self.edge_outage.not_tested(now),
+        }
     }
 }
 
@@ -85,6 +130,8 @@ mod tests {
             })
             .collect();
         assert_eq!(pauses, [15, 30, 60, 120, 240, 300, 300, 300]);
+        outage.not_tested(now);
+        assert_eq!(outage.may_ask(now), Ok(()), "a test that made no request is another order's");
         assert_eq!(outage.ended(), Some(8));
         assert_eq!((outage.until(now), outage.may_ask(now), outage.ended()), (None, Ok(()), None));
     }

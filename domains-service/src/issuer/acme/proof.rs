@@ -3,7 +3,7 @@
 use contract::certificate::Challenge as Proof;
 use instant_acme::{AuthorizationStatus, Error, Order, OrderStatus};
 
-use super::explain::{explain_problem, is};
+use super::explain::{explain_failed_proof, is};
 use super::{AcmeAuthority, NONCES_MAX, POLLING, retry_nonce};
 use crate::config::ChallengeKind;
 use crate::issuer::{IssueError, IssueRequest};
@@ -58,18 +58,15 @@ impl AcmeAuthority {
         let reason = reason.or_else(|| order.state().error.clone());
         let now = self.records.clock.now_seconds();
         let meaning = match reason {
-            Some(problem) => explain_problem(&problem, None),
+            Some(problem) => explain_failed_proof(&problem, &request.edge, now),
             None => IssueError::Unavailable("the proof failed, and it gives no reason".to_owned()),
         };
-        if self.settings.mirror_limits && matches!(meaning, IssueError::Unreachable(_)) {
+        if matches!(meaning, IssueError::Unreachable(_) | IssueError::EdgeUnreachable { .. }) {
             let failure = self.settings.limits.of_failure(&self.settings.name, request.hostname.as_str());
-            let taken = self.records.admit(&failure, true).await;
-            if let Err(error) = taken {
-                tracing::debug!(domain = %request.hostname, %error, at = now.0, "reached the limit on failed validations");
-            }
+            self.count(&request.hostname, &failure).await;
         }
         if let Err(error) = self.records.store.forget_order(&self.settings.name, &request.hostname).await {
-            tracing::warn!(domain = %request.hostname, %error, "could not delete a failed order; the next attempt will find it invalid");
+            tracing::warn!(domain = %request.hostname, %error, "cannot delete a failed order; the next attempt will find it invalid");
         }
         meaning
     }

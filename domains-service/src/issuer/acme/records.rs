@@ -8,13 +8,15 @@ use chassis::seal::SealingKey;
 use contract::certificate::Challenge;
 use contract::feed::Entity;
 use contract::hostname::Hostname;
+use contract::time::UnixMillis;
 use zeroize::Zeroizing;
 
 use crate::issuer::IssueError;
-use crate::limits::Demand;
+use crate::limits::{Demand, QueueKind, QueuePlace};
 use crate::nodes::Nodes;
 use crate::publish;
 use crate::store::acme::OrderRecord;
+use crate::store::queue::Applicant;
 use crate::store::sealed::order_place;
 use crate::store::{Store, StoreError};
 
@@ -70,14 +72,43 @@ impl AcmeRecords {
         String::from_utf8(opened.to_vec()).ok().map(Zeroizing::new)
     }
 
-    /// Takes the demands from the limits, or a position in the queue for them.
-    pub(super) async fn admit(&self, demands: &[Demand], queued: bool) -> Result<(), IssueError> {
-        match self.store.admit(demands, queued).await? {
-            Ok(()) => Ok(()),
-            Err(position) => {
-                Err(IssueError::Queued { until: position.at.plus(999).to_seconds(), number: position.number })
+    /// Takes the demands from the limits if it is the name's turn; otherwise the name waits in a queue for them.
+    pub(super) async fn admit(&self, of: Applicant<'_>, demands: &[Demand]) -> Result<(), IssueError> {
+        let queued =
+            |(kind, QueuePlace { number, .. }): (QueueKind, _)| IssueError::Queued { number, is_own: kind.is_own() };
+        self.store.admit(of, demands).await?.map_err(queued)
+    }
+
+    /// Fails while no gateway is live: nothing would answer the challenge. The name waits until one is. Our own restart is
+    /// no such failure: gateways get a moment to come back.
+    pub(super) async fn require_edge(&self, of: Applicant<'_>) -> Result<(), IssueError> {
+        if self.nodes.has_any_live().await {
+            return Ok(());
+        }
+        self.store.wait_for_edge(of).await?;
+        Err(IssueError::NoGateway)
+    }
+
+    /// Makes the names due whose turn has come: all that wait for a gateway, and of each other queue as many as
+    /// `available` says for its kind and the time when its limit is free. Returns how many.
+    pub(super) async fn offer_turns(
+        &self,
+        authority: &str,
+        available: impl Fn(QueueKind, UnixMillis) -> i64,
+    ) -> Result<usize, StoreError> {
+        if !self.nodes.is_any_live() {
+            return Ok(0);
+        }
+        let (now, mut offered) = (self.clock.now(), 0);
+        for &kind in QueueKind::ALL {
+            for (queue, free_at) in self.store.queues(authority, kind, now).await? {
+                let units = available(kind, free_at);
+                if units > 0 {
+                    offered += self.store.offer(authority, &queue, units, now).await?;
+                }
             }
         }
+        Ok(offered)
     }
 
     /// Has every live gateway answer the challenge.
@@ -90,7 +121,7 @@ impl AcmeRecords {
         let revision = write.commit().await?;
         let learnt = self.nodes.acknowledged(revision, LEARNING_TIME_MAX).await;
         if !learnt.lagging.is_empty() {
-            tracing::warn!(domain = %hostname, gateways = learnt.lagging.join(", "), "these gateways do not answer the challenge yet");
+            tracing::warn!(domain = %hostname, gateways = learnt.lagging.join(", "), "gateways lack the challenge");
         }
         Ok(())
     }

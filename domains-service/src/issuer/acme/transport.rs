@@ -28,11 +28,19 @@ const PAUSE_MAX: Duration = Duration::from_hours(7 * 24);
 tokio::task_local! {
     /// The `Retry-After` of this order's last refusal.
     static PAUSE: Cell<Option<Duration>>;
+    /// Whether the authority has answered a request of this order, and not with a failure of its own.
+    static ANSWERED: Cell<bool>;
 }
 
-/// Runs an order; within it, [`pause`] returns the pause that the authority asked for.
-pub(super) async fn noting_pauses<T>(order: impl Future<Output = T>) -> T {
-    PAUSE.scope(Cell::new(None), order).await
+/// Runs an order; within it, [`pause`] returns the pause that the authority asked for, and [`has_answered`] whether it
+/// answered at all.
+pub(super) async fn noting_answers<T>(order: impl Future<Output = T>) -> T {
+    ANSWERED.scope(Cell::new(false), PAUSE.scope(Cell::new(None), order)).await
+}
+
+/// Whether the authority has answered within an order.
+pub(super) fn has_answered() -> bool {
+    ANSWERED.try_with(Cell::get).unwrap_or(false)
 }
 
 /// The `Retry-After` of the last refusal, within an order.
@@ -73,6 +81,10 @@ impl HttpClient for Transport {
             let sent = client.request(parts.method, url).headers(parts.headers).body(body.to_bytes()).send().await;
             let mut response = sent.map_err(other)?;
             record_pause(response.status(), response.headers());
+            if !response.status().is_server_error() {
+                // Only within an order.
+                let _ = ANSWERED.try_with(|answered| answered.set(true));
+            }
             let mut bytes = BytesMut::new();
             while let Some(chunk) = response.chunk().await.map_err(other)? {
                 if bytes.len() + chunk.len() > ANSWER_BYTES_MAX {

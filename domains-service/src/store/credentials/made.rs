@@ -1,4 +1,4 @@
-//! What a revoked credential made: a list for the operator.
+//! Credentials that a revoked credential created, as a list for the operator.
 
 use chassis::sql::{Found, query_as};
 

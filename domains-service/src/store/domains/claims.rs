@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_that_were_somebodys_are_remembered_by_number_and_apexes_without_end() {
+    async fn formerly_attached_names_are_kept_up_to_a_maximum_and_apexes_for_ever() {
         let directory = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
         let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();

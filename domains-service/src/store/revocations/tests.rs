@@ -78,7 +78,7 @@ fn a_file_with_many_damaged_lines_is_logged_in_few() {
 }
 
 #[test]
-fn a_file_says_what_to_do_before_it_is_full() {
+fn a_nearly_full_file_is_reported_with_a_fix() {
     let directory = tempfile::tempdir().unwrap();
     let file = Revocations::open(&directory.path().join("revoked")).unwrap();
     let one = revoked("");

@@ -6,9 +6,10 @@ use contract::hostname::Hostname;
 
 use super::*;
 use crate::domain::proof::ProofKey;
-use crate::limits::{Demand, Limit};
+use crate::limits::{Demand, Limit, QueueKind};
 use crate::project::ProjectRef;
 use crate::store::acme::OrderRecord;
+use crate::store::queue::Applicant;
 
 /// More rows than any page or batch reads at once.
 const MANY: i64 = 300;
@@ -28,7 +29,7 @@ async fn rows(store: &Store, statement: &'static str) -> i64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn holders_orders_and_limits_of_authorities_end_with_the_names_they_are_of() {
     for (store, _directory) in both().await {
-        let limit = Limit { burst: 2, refill: 10 };
+        let limit = Limit { burst: 4, refill: 10 };
         for round in 0..2 {
             for number in 0..MANY {
                 let mut write = store.write().await.unwrap();
@@ -44,12 +45,17 @@ async fn holders_orders_and_limits_of_authorities_end_with_the_names_they_are_of
                     };
                     store.save_order(&order).await.unwrap();
                 }
-                let demand = Demand { name: format!("names {number}"), limit, takes: true };
-                store.admit(&[demand], true).await.unwrap().unwrap();
+                let kind = QueueKind::Exact;
+                let demand = Demand { kind, name: format!("names {number}"), limit, takes: true };
+                assert!(store.take(std::slice::from_ref(&demand)).await.unwrap());
+                let (hostname, project) = (name(number), demo().uid);
+                let applicant = Applicant { authority: "third", hostname: &hostname, project: &project };
+                store.admit(applicant, &[demand]).await.unwrap().unwrap();
             }
             assert_eq!(rows(&store, "SELECT COUNT(*) FROM holders").await, MANY);
             assert_eq!(rows(&store, "SELECT COUNT(*) FROM acme_orders").await, 2 * MANY);
             assert_eq!(rows(&store, "SELECT COUNT(*) FROM acme_limits").await, MANY);
+            assert_eq!(rows(&store, "SELECT COUNT(*) FROM certificate_queue").await, MANY);
         }
         // The names are released; a crash kept their orders from being abandoned.
         let mut write = store.write().await.unwrap();
@@ -60,6 +66,7 @@ async fn holders_orders_and_limits_of_authorities_end_with_the_names_they_are_of
         write.commit().await.unwrap();
         assert_eq!(rows(&store, "SELECT COUNT(*) FROM holders").await, 0);
         assert_eq!(rows(&store, "SELECT COUNT(*) FROM acme_limits").await, 0);
+        assert_eq!(rows(&store, "SELECT COUNT(*) FROM certificate_queue").await, 0);
         let given_up = store.abandoned_orders(NOW.plus(1_000), 10 * MANY).await.unwrap();
         assert_eq!(i64::try_from(given_up.len()).unwrap(), 2 * MANY);
         for order in &given_up {

@@ -25,11 +25,10 @@ async fn damage(store: &Store, statement: &'static str, number: i64) {
 async fn claim(store: &Store, Position { revision, mark }: Position) -> Claim {
     let report = contract::feed::NodeReport {
         node: "edge/a".to_owned(),
-        place: None,
         applied: revision,
         mark: Some(mark),
         version: "1".to_owned(),
-        goodbye: false,
+        ..Default::default()
     };
     store.claim(&report).await.unwrap()
 }

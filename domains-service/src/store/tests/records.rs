@@ -14,7 +14,7 @@ use verification::verdict::{CaaView, Checks, RecordState};
 
 use super::*;
 use crate::domain::proof::ProofKey;
-use crate::domain::{CertificateState, CertificateStatus, Domain, RedirectRule, RedirectTarget, Status, Wait};
+use crate::domain::{CertificateState, CertificateStatus, Domain, RedirectRule, RedirectTarget, Status};
 use crate::store::projects::{ProjectRecord, Removed, find_named, find_removed, save_project};
 use crate::webhook::{EndpointRecord, Wanted};
 
@@ -76,7 +76,8 @@ fn certificate() -> CertificateState {
         attempts: 9,
         next_attempt_at: Some(UnixSeconds(10)),
         rate_limited_until: Some(UnixSeconds(11)),
-        waiting: [("two".to_owned(), Wait { until: UnixSeconds(12), queued: true })].into(),
+        waiting: [("two".to_owned(), UnixSeconds(12))].into(),
+        queued: true,
     }
 }
 
@@ -110,6 +111,7 @@ fn domain(project: &ProjectRef) -> Domain {
         watched_since: at(3),
         checked_at: Some(at(4)),
         failing_since: Some(at(5)),
+        waits_since: Some(at(10)),
         due_at: Some(at(6)),
         // Leases write it, not records.
         lease_fence: 0,

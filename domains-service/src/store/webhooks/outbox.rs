@@ -13,9 +13,6 @@ use crate::actor::Actor;
 use crate::project::ProjectRef;
 use crate::webhook::{DisabledReason, EVENTS, compose};
 
-/// Endpoints per search for due deliveries.
-const ENDPOINTS_PER_SEARCH: i64 = 1_024;
-
 chassis::record! {
     /// One event on its way to one endpoint.
     #[derive(Clone, Debug)]
@@ -48,16 +45,6 @@ impl Stored for Delivery {
         // A delivery with a bad column is listed as it is, and not sent (see `claim`).
         let _: Option<DeliveryState> = columns.word("state", &self.state);
         Some(self)
-    }
-}
-
-chassis::record! {
-    /// An endpoint for which something is due: the oldest of it.
-    #[derive(Clone, Debug)]
-    pub(crate) struct DueDelivery {
-        pub(crate) delivery: i64,
-        pub(crate) endpoint: String,
-        pub(crate) project: String,
     }
 }
 
@@ -265,21 +252,6 @@ pub(crate) async fn forget_deliveries(write: &mut Write, before: UnixMillis) -> 
 }
 
 impl Store {
-    /// Endpoints with due deliveries, the longest-waiting first. Those of removed projects wait.
-    pub(crate) async fn due_deliveries(&self, now: UnixMillis) -> Result<Vec<DueDelivery>, StoreError> {
-        let due: Vec<Found<DueDelivery>> = query_as(
-            "SELECT MIN(d.id) AS delivery, d.endpoint, e.project
-             FROM webhook_deliveries d JOIN webhook_endpoints e ON e.id = d.endpoint
-             JOIN projects p ON p.id = e.project
-             WHERE d.due_at <= $1 AND p.removed_at IS NULL GROUP BY d.endpoint, e.project ORDER BY MIN(d.due_at) LIMIT $2",
-        )
-        .bind(now.0)
-        .bind(ENDPOINTS_PER_SEARCH)
-        .fetch_all(self.reader())
-        .await?;
-        Ok(due.into_iter().map(|found| found.row).collect())
-    }
-
     /// Deliveries of an endpoint, newest first, below `before`, and in one state if given.
     pub(crate) async fn deliveries(
         &self,

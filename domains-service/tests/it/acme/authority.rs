@@ -38,7 +38,7 @@ struct Book {
     orders_max: Option<usize>,
     refused: u32,
     /// The error of a name's proof; other names are proven.
-    failing: HashMap<String, &'static str>,
+    failing: HashMap<String, (&'static str, &'static str)>,
     replaced: Vec<String>,
     /// Certificates that have a successor already.
     already_replaced: bool,
@@ -54,7 +54,7 @@ struct Order {
     status: &'static str,
     chain: Option<String>,
     replaces: Option<String>,
-    error: Option<&'static str>,
+    error: Option<(&'static str, &'static str)>,
 }
 
 /// A scripted authority on loopback. It ends with the test's runtime.
@@ -140,13 +140,11 @@ impl FakeCa {
         self.book.lock().refused
     }
 
-    /// Proofs of this name fail with a problem of this kind, or succeed again.
-    pub(crate) fn fail(&self, name: &str, kind: Option<&'static str>) {
+    /// Proofs of this name fail with a problem of this kind and with these words, or succeed again.
+    pub(crate) fn fail(&self, name: &str, error: Option<(&'static str, &'static str)>) {
         let failing = &mut self.book.lock().failing;
-        match kind {
-            Some(kind) => failing.insert(name.to_owned(), kind),
-            None => failing.remove(name),
-        };
+        failing.remove(name);
+        failing.extend(error.map(|error| (name.to_owned(), error)));
     }
 
     pub(crate) fn window(&self, window: Option<(i64, i64)>) {
@@ -236,9 +234,9 @@ impl FakeCa {
                 "type": kind, "status": status, "url": format!("{url}/challenge/{number}"),
                 "token": format!("token-{number}-{kind}"),
             });
-            if let Some(error) = order.error {
-                let kind = format!("urn:ietf:params:acme:error:{error}");
-                challenge["error"] = json!({ "type": kind, "detail": "the proof was not there", "status": 400 });
+            if let Some((kind, detail)) = order.error {
+                let kind = format!("urn:ietf:params:acme:error:{kind}");
+                challenge["error"] = json!({ "type": kind, "detail": detail, "status": 400 });
             }
             challenge
         };

@@ -23,7 +23,11 @@ impl Victim {
             acme: vec![ca.settings("one")],
             ..Bend::default()
         };
-        let platform = runtime.block_on(Platform::bent(bend));
+        let platform = runtime.block_on(async {
+            let platform = Platform::bent(bend).await;
+            platform.lives("live").await;
+            platform
+        });
         Self { runtime, platform }
     }
 

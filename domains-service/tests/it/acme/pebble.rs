@@ -113,9 +113,9 @@ async fn answer_challenges(platform: &Platform, listener: tokio::net::TcpListene
         )
         .with_state(answers.clone());
     tokio::spawn(async move { axum::serve(listener, router).await });
-    let mut stream = platform.follow(0).await;
     let (client, internal) = (platform.client.clone(), platform.internal.clone());
     let token = platform.gateway().await;
+    let mut stream = platform.follow_for(Duration::from_mins(10), &token, "node=test&after=0").await;
     tokio::spawn(async move {
         while let Some(frame) = stream.next().await {
             let applied = match frame {

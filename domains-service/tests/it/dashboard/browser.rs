@@ -183,7 +183,7 @@ impl Events {
 
 /// The origin of the dashboard's own pages.
 pub(crate) fn origin() -> String {
-    format!("https://dashboard.{PLATFORM}:8443")
+    format!("https://dashboard.{PLATFORM}")
 }
 
 pub(crate) async fn new_key(platform: &Platform, project: &str, scopes: &[&str]) -> String {

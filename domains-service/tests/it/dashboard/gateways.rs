@@ -49,7 +49,7 @@ async fn operator(platform: &Platform) -> Browser<'_> {
 }
 
 #[tokio::test]
-async fn a_key_says_when_it_was_used_last() {
+async fn a_key_shows_its_last_use() {
     let platform = demo().await;
     let id = key(&platform, "checkout").await;
     let mut browser = Browser::signed_in(&platform, "demo", &["domains:read", "keys:write"]).await;
@@ -124,7 +124,7 @@ async fn bans_are_shown_to_operators_and_to_owners_of_the_key() {
 }
 
 #[tokio::test]
-async fn of_many_bans_some_are_listed_and_all_are_counted() {
+async fn the_list_of_bans_is_bounded_and_all_are_counted() {
     let platform = demo().await;
     let id = |number: usize| format!("key_{number:016}");
     let bans: Vec<Value> = (0..50)

@@ -38,6 +38,7 @@ const ROWS: &[(&str, &str, Read)] = &[
     ("acme_limits", "name = 'bad'", Elsewhere),
     ("acme_orders", "url = 'https://ca.test/bad'", But(&["abandoned_at"])),
     ("api_keys", "label = 'bad'", But(&[])),
+    ("certificate_queue", "queue = 'bad'", Elsewhere),
     ("changes", "revision = (SELECT current FROM revision_counter)", But(&[])),
     ("credentials", "name = 'bad'", But(&[])),
     ("dashboard_links", "digest = 'bad'", Elsewhere),
@@ -78,6 +79,9 @@ async fn more_by_hand(platform: &Platform) {
              SELECT 'key', 'bad', id, name, 9000000000000000, {now} FROM projects WHERE name = 'demo'
              ON CONFLICT DO NOTHING;
          INSERT INTO acme_limits (name, free_at) VALUES ('bad', {later}) ON CONFLICT DO NOTHING;
+         INSERT INTO certificate_queue (authority, hostname, project, kind, queue, since, offered_at, admitted_at)
+             SELECT 'bad', name, project, 'orders', 'bad', {now}, 0, 0 FROM domains WHERE name = 'bad.localhost'
+             ON CONFLICT DO NOTHING;
          INSERT INTO dashboard_links (digest, operator, expires_at) VALUES ('bad', 'ada', {later}) ON CONFLICT DO NOTHING;
          INSERT INTO erased_by (project, service) SELECT project, 'bad' FROM erasures WHERE TRUE ON CONFLICT DO NOTHING;
          INSERT INTO credentials (name, kind, digest, created_at)

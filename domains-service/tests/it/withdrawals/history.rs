@@ -38,7 +38,7 @@ async fn is_written_on(platform: &Platform, revision: u64) {
 }
 
 #[tokio::test]
-async fn confirmations_from_before_the_database_went_back_do_not_count() {
+async fn confirmations_from_before_a_database_restore_do_not_count() {
     let platform = with_a_silent_gateway().await;
     for lost in ["c.localhost", "d.localhost"] {
         platform.local_domain("demo", json!({ "name": lost })).await;
@@ -75,7 +75,7 @@ async fn a_report_of_another_history_confirms_nothing() {
 }
 
 #[tokio::test]
-async fn a_report_of_a_revision_that_the_log_keeps_no_mark_of_acknowledges_nothing() {
+async fn a_report_of_a_revision_without_a_mark_in_the_log_confirms_nothing() {
     let platform = with_a_silent_gateway().await;
     is_202(&remove(&platform).await);
     let applied = platform.newest_revision().await;

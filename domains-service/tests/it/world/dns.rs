@@ -31,6 +31,8 @@ struct FakeState {
     records: Vec<(Option<IpAddr>, String, RecordData)>,
     behaviour: HashMap<IpAddr, Behaviour>,
     resolver_down: bool,
+    /// Zones with silent nameservers.
+    silent: Vec<String>,
     asked: Vec<(Option<IpAddr>, String, RecordKind)>,
 }
 
@@ -66,6 +68,13 @@ impl FakeDns {
 
     pub(crate) fn behave(&self, server: &str, behaviour: Behaviour) {
         self.state.lock().behaviour.insert(server.parse().unwrap(), behaviour);
+    }
+
+    /// The nameservers of a zone are silent, or answer again.
+    pub(crate) fn zone_is_silent(&self, zone: &str, is_silent: bool) {
+        let silent = &mut self.state.lock().silent;
+        silent.retain(|one| one != zone);
+        silent.extend(is_silent.then(|| zone.to_owned()));
     }
 
     pub(crate) fn resolver_down(&self, down: bool) {
@@ -161,7 +170,8 @@ impl Dns for FakeDns {
     async fn recurse(&self, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure> {
         let mut state = self.state.lock();
         state.asked.push((None, name.to_owned(), kind));
-        if state.resolver_down {
+        let is_silent = |zone: &String| name == zone || name.ends_with(&format!(".{zone}"));
+        if state.resolver_down || state.silent.iter().any(is_silent) {
             return Err(DnsFailure::Timeout);
         }
         if let Some(address) = name.strip_prefix("ns-").and_then(|rest| rest.strip_suffix(".dns.net")) {

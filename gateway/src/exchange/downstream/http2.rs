@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{BREAK_OFF_MAX, Downstream};
 use crate::decorate::ResponseSink;
 use crate::exchange::upstream::READ_BYTES;
+use crate::exchange::websocket::Handshake;
 use contract::rejection::Rejection;
 use listener::{Connection, LINGER_MAX, LINGER_MAX_LONG, MinimumRateTimer, ReaderRateTimer, Timer};
 
@@ -39,6 +40,10 @@ pub(crate) struct Http2Client {
     stops_reading: bool,
     /// That byte.
     last_byte: Option<Bytes>,
+    /// The request is a handshake for a WebSocket.
+    handshake: Option<Box<Handshake>>,
+    /// The handshake was accepted: the bytes are those of the WebSocket.
+    is_switched: bool,
 }
 
 impl Http2Client {
@@ -58,7 +63,15 @@ impl Http2Client {
             connection,
             stops_reading: false,
             last_byte: None,
+            handshake: None,
+            is_switched: false,
         }
+    }
+
+    /// The request is this handshake.
+    pub(crate) fn set_handshake(&mut self, handshake: Handshake) {
+        self.stops_reading = false;
+        self.handshake = Some(Box::new(handshake));
     }
 
     /// Recognises clients that hang if a response ends before their request: curl 7 stops reading flow-control windows
@@ -138,6 +151,8 @@ impl Http2Client {
                 Poll::Ready(Some(Ok(piece))) => piece,
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(broken(error)),
                 Poll::Ready(None) => return Poll::Ready(Ok(None)),
+                // A WebSocket has a limit of its own for silence.
+                Poll::Pending if self.is_switched => return Poll::Pending,
                 Poll::Pending => {
                     let until = self.body_timer.wait(Instant::now());
                     let late = || Error::explain(ErrorType::ReadTimedout, "reading the request body").into_down();
@@ -206,7 +221,11 @@ impl Downstream for Http2Client {
     }
 
     fn may_switch(&self) -> bool {
-        false
+        self.handshake.is_some()
+    }
+
+    fn is_tunnel(&self) -> bool {
+        self.handshake.is_some()
     }
 
     fn close_after_response(&mut self) {}
@@ -215,8 +234,15 @@ impl Downstream for Http2Client {
         self.respond.send_informational(head.into_response()).or_else(unsent)
     }
 
-    async fn switch(&mut self, _head: Http2Head) -> pingora::Result<()> {
-        Err(Error::explain(ErrorType::InternalError, "an HTTP/2 stream cannot switch protocols"))
+    async fn switch(&mut self, mut head: Http2Head) -> pingora::Result<()> {
+        let Some(handshake) = &self.handshake else {
+            return Err(Error::explain(ErrorType::InternalError, "the client asked for no other protocol"));
+        };
+        handshake.complete(&mut head.1)?;
+        head.0 = StatusCode::OK;
+        self.response = Some(self.respond.send_response(head.into_response(), false).or_else(unsent)?);
+        self.is_switched = true;
+        Ok(())
     }
 
     async fn begin(&mut self, head: Http2Head, ends: bool, _chunked: bool) -> pingora::Result<()> {

@@ -25,7 +25,7 @@ use super::{READ_BYTES, Request, ResponseHead, trailers};
 use crate::decorate::ResponseSink;
 use crate::exchange::downstream::Downstream;
 use crate::forward::RESPONSE_HEAD_BYTES_MAX;
-use crate::upstreams::{Endpoint, Lifetime, PoolKey, Stream, tls_reason};
+use upstreams::{Endpoint, Lifetime, PoolKey, Stream, tls_reason};
 
 /// Buffer size for the first read: a small response fits.
 const FIRST_READ_BYTES: usize = 8 * 1024;

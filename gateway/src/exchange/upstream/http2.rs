@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 use h2::client::ResponseFuture;
 use h2::{Reason, RecvStream, SendStream};
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use pingora::{Error, ErrorType};
 use tokio::time::Instant;
 
@@ -18,7 +18,8 @@ use super::wait_limits::Waits;
 use super::{READ_BYTES, RequestBody, ResponseHead};
 use crate::decorate::ResponseSink;
 use crate::exchange::downstream::Downstream;
-use crate::upstreams::Lease;
+use crate::exchange::websocket;
+use upstreams::Lease;
 
 /// One request over a stream. Dropped before the response is complete, it resets the stream.
 pub(super) struct Http2Call {
@@ -31,24 +32,29 @@ pub(super) struct Http2Call {
     head: Option<(http::response::Parts, bool)>,
     body: Option<RecvStream>,
     pub(super) sending: Sending,
+    /// The answer to the client's key, if the request is a CONNECT for a WebSocket.
+    accept: Option<HeaderValue>,
 }
 
 impl Http2Call {
-    /// Sends the head.
+    /// Sends the head; a request that `switches` as a CONNECT, if the upstream accepts that (RFC 8441).
     ///
     /// # Errors
     /// If the connection accepts no more streams; nothing was sent then.
     pub(super) fn begin(
         mut lease: Lease,
-        request: http::Request<()>,
+        mut request: http::Request<()>,
         request_body: &RequestBody,
+        switches: bool,
     ) -> Result<Self, h2::Error> {
-        let ends = request_body.is_empty();
-        match lease.sender.send_request(request, ends) {
+        let is_tunnel = switches && lease.sender.is_extended_connect_protocol_enabled();
+        let accept = if is_tunnel { websocket::connect(&mut request) } else { None };
+        let is_over = request_body.is_empty();
+        match lease.sender.send_request(request, is_over && accept.is_none()) {
             Ok((response, stream)) => {
                 lease.request_sent();
-                let (sending, sent_at) = (Sending::new(stream, ends), Instant::now());
-                Ok(Self { lease, sent_at, response, head: None, body: None, sending })
+                let (sending, sent_at) = (Sending::new(stream, is_over), Instant::now());
+                Ok(Self { lease, sent_at, response, head: None, body: None, sending, accept })
             }
             Err(error) => {
                 lease.leave();
@@ -83,11 +89,25 @@ impl Http2Call {
         is_removed: impl Fn(&str) -> bool,
         out: &mut impl ResponseSink,
     ) -> pingora::Result<Option<ResponseHead>> {
-        let Some((parts, ends)) = self.head.take() else { return Ok(None) };
+        let Some((mut parts, ends)) = self.head.take() else { return Ok(None) };
         if parts.status == StatusCode::SWITCHING_PROTOCOLS {
             return Err(Error::explain(ErrorType::InvalidHTTPHeader, "status 101 over HTTP/2").into_up());
         }
-        head::response(&parts, (ends, to_head), is_removed, out).map(Some)
+        let Some(accept) = self.accept.as_ref().filter(|_| parts.status.is_success()) else {
+            return head::response(&parts, (ends, to_head), is_removed, out).map(Some);
+        };
+        // The same as an upstream of HTTP/1.1 says it.
+        parts.status = StatusCode::SWITCHING_PROTOCOLS;
+        parts.headers.remove(&websocket::ACCEPT);
+        let head = head::response(&parts, (true, to_head), is_removed, out)?;
+        out.field("Upgrade", b"websocket")?;
+        out.field("Sec-WebSocket-Accept", accept.as_bytes())?;
+        Ok(Some(head))
+    }
+
+    /// The WebSocket was accepted: the client's bytes follow.
+    pub(super) fn switch(&mut self) {
+        self.sending.is_over = false;
     }
 
     /// Appends more of the body to the buffer and returns the number of bytes; `None` at its end.
@@ -213,6 +233,7 @@ impl Sending {
                         break;
                     }
                     Poll::Ready(Err(error)) => return Err(error),
+                    Poll::Pending if request_body.is_switched() => return Ok(Waits::Either),
                     Poll::Pending => return Ok(Waits::Client),
                 }
             }
@@ -231,7 +252,7 @@ impl Sending {
             self.send(room, request_body);
             *moved = true;
         }
-        Ok(Waits::Response)
+        Ok(if request_body.has_hung_up() { Waits::Nothing } else { Waits::Response })
     }
 
     fn send(&mut self, room: usize, request_body: &RequestBody) {

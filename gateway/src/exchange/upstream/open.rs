@@ -1,7 +1,7 @@
 //! Chooses the connection of a request: a kept one, or a new one.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pingora::{Error, ErrorType};
 
@@ -10,7 +10,7 @@ use super::http2::{self, Http2Call};
 use super::{Request, RequestBody, UpstreamCall, Version};
 use crate::exchange::retry::{Failed, Failure};
 use crate::facts::ConnectionKind;
-use crate::upstreams::{DialError, DialFailure, Endpoint, Lease, Lifetime, Stream, Upstream, dial};
+use upstreams::{DialError, DialFailure, Endpoint, Lease, Lifetime, Stream, Upstream, dial, dial_any, race};
 
 /// How long a server may take from accepting a connection to its first HTTP/2 frame.
 const FIRST_FRAME_MAX: Duration = Duration::from_secs(8);
@@ -27,32 +27,37 @@ fn longest_opening(connect: Duration, first_byte: Duration, addresses: usize) ->
     if addresses > 1 { connect } else { connect.max(first_byte.min(FIRST_FRAME_MAX)) }
 }
 
-/// Opens a call for a request.
+/// Opens a call for a request at this address of the upstream; or at another one, which is returned too, if this one does
+/// not answer soon. `now` is the monotonic time.
 pub(in crate::exchange) async fn open(
     (upstream, endpoint): (&Arc<Upstream>, &Arc<Endpoint>),
     request: &Request<'_>,
     request_body: &mut RequestBody,
-) -> Result<UpstreamCall, Failed> {
-    let (transport, connect_timeout) = (&upstream.settings.transport, upstream.settings.connect_timeout);
-    // A request for another protocol needs a connection of its own, so HTTP/1.1.
+    now: Duration,
+) -> Result<(UpstreamCall, Option<Arc<Endpoint>>), Failed> {
+    let transport = &upstream.settings.transport;
+    // Over TLS a WebSocket is asked for by HTTP/1.1, which nearly all servers speak too.
     let http2 = !request.switches || transport.tls().is_none();
+    let mut moved = None;
     if !http2 || !transport.multiplexes(endpoint) {
         if let Some(kept) = endpoint.idle.take(&request.requirements, upstream.idle_max()) {
-            return Ok(http1(kept, true, request, request_body));
+            return Ok((http1(kept, true, request, request_body), None));
         }
-        let stream = dial(transport, endpoint, http2, connect_timeout)
-            .await
-            .map_err(|error| unopened(endpoint, Failure::Unconnected, error))?;
+        let (stream, other) = connect(upstream, endpoint, http2, now).await?;
+        let endpoint = other.as_ref().unwrap_or(endpoint);
         if !stream.agreed_on_http2() {
             if http2 && stream.is_tls() {
                 endpoint.sessions.set_http2_agreed(false);
             }
-            return Ok(http1((stream, endpoint.connections.begin()), false, request, request_body));
+            let connection = (stream, endpoint.connections.begin());
+            return Ok((http1(connection, false, request, request_body), other));
         }
         endpoint.sessions.add_connected(&request.requirements, opening_time(upstream), stream);
+        moved = other;
     }
-    let lease = match Box::pin(lease(upstream, endpoint, request)).await {
-        Ok(lease) => lease,
+    let endpoint = moved.as_ref().unwrap_or(endpoint);
+    let (lease, other) = match Box::pin(lease(upstream, endpoint, request, now)).await {
+        Ok(leased) => leased,
         // The upstream may no longer speak HTTP/2.
         Err(error) if error.kind == DialFailure::Protocol && transport.tls().is_some() => {
             endpoint.sessions.set_http2_agreed(false);
@@ -63,13 +68,29 @@ pub(in crate::exchange) async fn open(
     let kind = ConnectionKind { reused: lease.reused, http2: true, tls: transport.tls().is_some() };
     let head = http2::head::request(request.head, transport.url_scheme())?;
     request_body.begin(true, true);
-    match Http2Call::begin(lease, head, request_body) {
-        Ok(call) => Ok(UpstreamCall::new(Version::Http2(Box::new(call)), request, kind)),
+    match Http2Call::begin(lease, head, request_body, request.switches) {
+        Ok(call) => Ok((UpstreamCall::new(Version::Http2(Box::new(call)), request, kind), other.or(moved))),
         Err(error) => {
             let error = Error::because(ErrorType::H2Error, "writing to the upstream", error).into_up();
             Err(Failed { failure: Failure::Unsent, ..error.into() })
         }
     }
+}
+
+/// A new connection.
+async fn connect(
+    upstream: &Upstream,
+    endpoint: &Arc<Endpoint>,
+    http2: bool,
+    now: Duration,
+) -> Result<(Stream, Option<Arc<Endpoint>>), Failed> {
+    let settings = &upstream.settings;
+    let connected = if upstream.endpoints.len() > 1 {
+        Box::pin(dial_any(upstream, endpoint, http2, now)).await
+    } else {
+        dial(&settings.transport, endpoint, http2, settings.connect_timeout).await.map(|stream| (stream, None))
+    };
+    connected.map_err(|error| unopened(endpoint, Failure::Unconnected, error))
 }
 
 fn http1(
@@ -83,13 +104,37 @@ fn http1(
     UpstreamCall::new(Version::Http1(Http1Call::new((stream, lifetime), request, request_body)), request, kind)
 }
 
-/// Leases a connection of HTTP/2.
-async fn lease(upstream: &Arc<Upstream>, endpoint: &Arc<Endpoint>, request: &Request<'_>) -> Result<Lease, DialError> {
+/// Leases a connection of HTTP/2 at this address, or at another one, which is returned too.
+async fn lease(
+    upstream: &Arc<Upstream>,
+    endpoint: &Arc<Endpoint>,
+    request: &Request<'_>,
+    now: Duration,
+) -> Result<(Lease, Option<Arc<Endpoint>>), DialError> {
+    if upstream.endpoints.len() == 1 {
+        return lease_at(upstream, endpoint, request, now).await.map(|lease| (lease, None));
+    }
+    let leasing = |endpoint: Arc<Endpoint>| async move { lease_at(upstream, &endpoint, request, now).await };
+    // Late is no failure: the address may be far away, or all its streams may be in use.
+    race(&upstream.endpoints, endpoint, (now, false), leasing).await
+}
+
+async fn lease_at(
+    upstream: &Arc<Upstream>,
+    endpoint: &Arc<Endpoint>,
+    request: &Request<'_>,
+    now: Duration,
+) -> Result<Lease, DialError> {
     let connect = || {
-        let (upstream, endpoint) = (upstream.clone(), endpoint.clone());
+        let (upstream, endpoint, began) = (upstream.clone(), endpoint.clone(), Instant::now());
         async move {
             let settings = &upstream.settings;
-            dial(&settings.transport, &endpoint, true, settings.connect_timeout).await
+            let dialed = dial(&settings.transport, &endpoint, true, settings.connect_timeout).await;
+            // Recorded here, because the request may have gone to another address meanwhile.
+            if let Err(error) = &dialed {
+                endpoint.failed_because(error, now + began.elapsed());
+            }
+            dialed
         }
     };
     endpoint.sessions.lease(&request.requirements, opening_time(upstream), connect).await

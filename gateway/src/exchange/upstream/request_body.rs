@@ -6,15 +6,17 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use pingora::{Error, ErrorType};
+use tokio::time::Instant;
 
 use super::trailers;
 use crate::exchange::downstream::Downstream;
-use crate::request::AnnouncedBody;
-use crate::upstreams::Upstream;
+use upstreams::AnnouncedBody;
+use upstreams::Upstream;
 
 /// Largest piece, in bytes, that is collected while more bytes are available.
 const PIECE_BYTES_MAX: usize = 64 * 1024;
@@ -45,6 +47,9 @@ pub(crate) struct RequestBody {
     begun: bool,
     /// Trailers are read also after a body of known length.
     reads_trailers: bool,
+    /// Since when the upstream could take more and the client sent nothing, and how long that was before.
+    awaited_since: Option<Instant>,
+    awaited: Duration,
 }
 
 impl RequestBody {
@@ -62,6 +67,8 @@ impl RequestBody {
             given: 0,
             begun: false,
             reads_trailers: false,
+            awaited_since: None,
+            awaited: Duration::ZERO,
         }
     }
 
@@ -120,11 +127,30 @@ impl RequestBody {
         }
     }
 
+    /// How long only the client was awaited.
+    pub(crate) fn client_awaited(&self) -> Duration {
+        self.awaited + self.awaited_since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
     /// The next piece; `None` at the end.
     ///
     /// # Errors
     /// If the client breaks off, or its body exceeds the limit.
     pub(super) fn poll_piece(
+        &mut self,
+        client: &mut impl Downstream,
+        cx: &mut Context<'_>,
+    ) -> Poll<pingora::Result<Option<Bytes>>> {
+        let polled = self.poll_next(client, cx);
+        if polled.is_pending() {
+            self.awaited_since.get_or_insert_with(Instant::now);
+        } else {
+            (self.awaited, self.awaited_since) = (self.client_awaited(), None);
+        }
+        polled
+    }
+
+    fn poll_next(
         &mut self,
         client: &mut impl Downstream,
         cx: &mut Context<'_>,

@@ -7,10 +7,10 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::exchange::downstream::http1::Http1Head as Head;
-use crate::request::AnnouncedBody;
-use crate::upstreams::{ConnectionLimits, PoolKey, Stream};
 use contract::rejection::Rejection;
 use listener::Timer;
+use upstreams::AnnouncedBody;
+use upstreams::{ConnectionLimits, PoolKey, Stream};
 
 /// A client that sends these pieces and then nothing; only the deadline wakes the task.
 struct Silent {
@@ -101,8 +101,9 @@ impl Downstream for Silent {
     }
 }
 
-/// The timeout if an upstream sends nothing and a client only these pieces; and the bytes that reached the upstream.
-async fn times_out(announced: AnnouncedBody, pieces: &[&'static str]) -> (Box<Error>, String) {
+/// The timeout if an upstream sends nothing and a client only these pieces; the bytes that reached the upstream; and
+/// whether the client was awaited.
+async fn times_out(announced: AnnouncedBody, pieces: &[&'static str]) -> (Box<Error>, String, bool) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (stream, accepted) =
         tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), async { listener.accept().await.unwrap().0 });
@@ -124,25 +125,26 @@ async fn times_out(announced: AnnouncedBody, pieces: &[&'static str]) -> (Box<Er
     drop(upstream);
     let mut sent = String::new();
     accepted.read_to_string(&mut sent).await.unwrap();
-    (error, sent.split_once("\r\n\r\n").map_or_else(String::new, |(_, body)| format!("HEAD {body}")))
+    let sent = sent.split_once("\r\n\r\n").map_or_else(String::new, |(_, body)| format!("HEAD {body}"));
+    (error, sent, request_body.client_awaited() > Duration::from_secs(1))
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_side_has_its_own_timeout() {
-    let (error, sent) = times_out(AnnouncedBody::None, &[]).await;
-    assert_eq!((error.to_string().contains("Upstream ReadTimedout"), sent.as_str()), (true, "HEAD "), "{error}");
-    let (error, sent) = times_out(AnnouncedBody::Unknown, &["abc"]).await;
-    assert!(error.to_string().contains("Downstream ReadTimedout"), "{error}");
-    assert_eq!(sent, "HEAD 3\r\nabc\r\n");
-    let (error, sent) = times_out(AnnouncedBody::Unknown, &["abc", "defghi", ""]).await;
-    assert!(error.to_string().contains("Upstream ReadTimedout"), "{error}");
-    assert_eq!(sent, "HEAD 9\r\nabcdefghi\r\n0\r\n\r\n");
-    let (error, sent) = times_out(AnnouncedBody::Length(9), &["abc", "defghi"]).await;
-    assert_eq!((error.to_string().contains("Upstream ReadTimedout"), sent.as_str()), (true, "HEAD abcdefghi"));
+async fn each_side_has_its_own_timeout_and_only_a_slow_client_is_awaited() {
+    for (announced, pieces, side, reached, is_awaited) in [
+        (AnnouncedBody::None, &[][..], "Upstream", "HEAD ", false),
+        (AnnouncedBody::Unknown, &["abc"], "Downstream", "HEAD 3\r\nabc\r\n", true),
+        (AnnouncedBody::Unknown, &["abc", "defghi", ""], "Upstream", "HEAD 9\r\nabcdefghi\r\n0\r\n\r\n", false),
+        (AnnouncedBody::Length(9), &["abc", "defghi"], "Upstream", "HEAD abcdefghi", false),
+    ] {
+        let (error, sent, awaited) = times_out(announced, pieces).await;
+        assert!(error.to_string().contains(&format!("{side} ReadTimedout")), "{pieces:?}: {error}");
+        assert_eq!((sent.as_str(), awaited), (reached, is_awaited), "{pieces:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_above_its_limit_is_not_sent() {
-    let (error, sent) = times_out(AnnouncedBody::Length(11), &["abcdef", "ghijk"]).await;
+    let (error, sent, _) = times_out(AnnouncedBody::Length(11), &["abcdef", "ghijk"]).await;
     assert_eq!((error.etype(), sent.as_str()), (&ErrorType::HTTPStatus(413), ""));
 }

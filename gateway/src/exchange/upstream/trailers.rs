@@ -2,8 +2,8 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::fields::FieldRules;
 use listener::fields::{is_reserved, may_stand_in_trailers};
+use upstreams::fields::FieldRules;
 
 /// The most trailers of a response; further ones are dropped.
 const FIELDS_MAX: usize = 100;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::exchange::downstream::Downstream;
 
-/// A WebSocket or a gRPC stream ends after this time without a byte.
+/// A gRPC stream ends after this time without a byte.
 const SILENCE_MAX: Duration = Duration::from_hours(1);
 
 /// What a request in progress waits for.
@@ -38,11 +38,6 @@ pub(crate) struct WaitLimits {
 impl WaitLimits {
     pub(crate) fn new(each: Duration, ends: Option<Instant>) -> Self {
         Self { each, ends }
-    }
-
-    /// After a switch of protocols.
-    pub(crate) fn unlimited() -> Self {
-        Self::new(SILENCE_MAX, None)
     }
 
     /// Allows long silence.

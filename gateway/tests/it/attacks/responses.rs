@@ -103,7 +103,7 @@ async fn a_dripping_response_is_cut_at_the_end_of_the_requests_time() {
 
 /// A site's download may take any time while it keeps the minimum rate.
 #[tokio::test]
-async fn a_streaming_site_has_no_such_limit() {
+async fn a_streaming_site_has_no_limit_on_response_time() {
     let world = World::start().await;
     let gate = Arc::new(Semaphore::new(0));
     let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n".to_vec();

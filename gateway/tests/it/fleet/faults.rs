@@ -218,6 +218,27 @@ async fn a_killed_and_emptied_store_resets_no_limit() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_is_away_is_named_with_the_next_step_until_it_is_back() {
+    let fleet = Fleet::start(1, &[(100, 1_000)], "").await;
+    let node = &fleet.nodes[0];
+    let trouble = async || {
+        let status: serde_json::Value = serde_json::from_str(&node.admin.get("/status").await.1).unwrap();
+        status["quota"]["store_trouble"].as_str().map(str::to_owned)
+    };
+    eventually("nothing is wrong", async || trouble().await.is_none().then_some(())).await;
+    fleet.proxies[0].cut(true);
+    let next_step = "start the quota store, or repair the network to it";
+    eventually("the status names it", async || trouble().await.filter(|said| said.ends_with(next_step))).await;
+    eventually("the log names it", async || {
+        let log = std::fs::read_to_string(&node.log).unwrap();
+        log.lines().find(|line| line.contains("lost the quota store") && line.contains(next_step)).map(drop)
+    })
+    .await;
+    fleet.proxies[0].cut(false);
+    eventually("it ends with its cause", async || trouble().await.is_none().then_some(())).await;
+}
+
 // promise: edge.22
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_starts_without_its_store_and_finds_it_later() {

@@ -76,7 +76,7 @@ async fn is_set_aside(world: &World) {
 }
 
 #[tokio::test]
-async fn a_changed_byte_in_the_replica_is_found_at_the_start_and_mended_by_a_snapshot() {
+async fn a_changed_byte_in_the_replica_is_found_at_the_start_and_repaired_by_a_snapshot() {
     let mut world = World::start().await;
     let replica = world.data("replica.redb");
     // A word in the values of all projects, and the name under which a site and a certificate are stored.

@@ -166,7 +166,7 @@ impl Worker {
 }
 
 /// `None`: no connection could be opened, and nothing was sent.
-type Asked = Option<Result<Reply, String>>;
+type Attempt = Option<Result<Reply, String>>;
 
 async fn ask_h1(
     open: &mut [Option<(u64, Client)>; 2],
@@ -174,7 +174,7 @@ async fn ask_h1(
     life: u64,
     to: std::net::SocketAddr,
     ask: &Ask,
-) -> Asked {
+) -> Attempt {
     let mut client = match open[node].take() {
         Some((of, client)) if of == life => client,
         _ => Client::try_tls(to, &ask.host).await.ok()?,
@@ -188,7 +188,7 @@ async fn ask_h1(
     Some(Ok(reply))
 }
 
-async fn ask_h2(pool: &Pool, node: usize, life: u64, to: std::net::SocketAddr, ask: &Ask) -> Asked {
+async fn ask_h2(pool: &Pool, node: usize, life: u64, to: std::net::SocketAddr, ask: &Ask) -> Attempt {
     let connection = {
         let mut open = pool.0[node].lock().await;
         match &*open {

@@ -11,7 +11,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::client::{Ask, Reply, handshake, try_handshake};
 use super::wire::Head;
-use super::{certificates, within};
+use super::{certificates, eventually, within};
 
 /// The head to `https://{ask.host}`.
 fn request(ask: &Ask) -> http::Request<()> {
@@ -94,6 +94,19 @@ impl H2 {
     pub(crate) async fn begin(&self, ask: &Ask) -> (ResponseFuture, SendStream<Bytes>) {
         let mut sender = within(self.sender.clone().ready()).await.expect("a connection");
         sender.send_request(request(ask), false).expect("a stream")
+    }
+
+    /// Begins a CONNECT of this protocol (RFC 8441), once the gateway has announced that it accepts them.
+    pub(crate) async fn connect_to(&self, protocol: &str, ask: &Ask) -> (ResponseFuture, SendStream<Bytes>) {
+        let mut sender = within(self.sender.clone().ready()).await.expect("a connection");
+        eventually("the gateway accepts WebSockets", async || {
+            sender.is_extended_connect_protocol_enabled().then_some(())
+        })
+        .await;
+        let mut request = request(ask);
+        *request.method_mut() = http::Method::CONNECT;
+        request.extensions_mut().insert(h2::ext::Protocol::from(protocol));
+        sender.send_request(request, false).expect("a stream")
     }
 
     pub(crate) async fn ask(&self, ask: &Ask) -> Reply {

@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 
 /// A request as it arrived, and where its response goes.
-pub(crate) struct Asked {
+pub(crate) struct H2Request {
     /// Which connection it came on, counted from 0.
     pub(crate) connection: usize,
     pub(crate) head: http::request::Parts,
@@ -21,7 +21,7 @@ pub(crate) struct Asked {
     pub(crate) respond: SendResponse<Bytes>,
 }
 
-type Serve = dyn Fn(Asked) -> BoxFuture<'static, ()> + Send + Sync;
+type Serve = dyn Fn(H2Request) -> BoxFuture<'static, ()> + Send + Sync;
 
 /// The upstream. It ends with the test's runtime.
 pub(crate) struct H2Upstream {
@@ -32,7 +32,7 @@ pub(crate) struct H2Upstream {
 
 impl H2Upstream {
     /// Serves every request in its own task, this many at once per connection.
-    pub(crate) async fn start<F>(streams_max: u32, serve: impl Fn(Asked) -> F + Send + Sync + 'static) -> Self
+    pub(crate) async fn start<F>(streams_max: u32, serve: impl Fn(H2Request) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -42,7 +42,7 @@ impl H2Upstream {
         let goodbye = watch::Sender::new(());
         let said = goodbye.clone();
         let (counted, serve): (_, Arc<Serve>) =
-            (connections.clone(), Arc::new(move |asked| -> BoxFuture<'static, ()> { Box::pin(serve(asked)) }));
+            (connections.clone(), Arc::new(move |request| -> BoxFuture<'static, ()> { Box::pin(serve(request)) }));
         tokio::spawn(async move {
             let mut served = tokio::task::JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
@@ -54,16 +54,16 @@ impl H2Upstream {
     }
 
     /// The same with 100 at once, and the requests passed to the test.
-    pub(crate) async fn taken() -> (Self, mpsc::UnboundedReceiver<Asked>) {
+    pub(crate) async fn taken() -> (Self, mpsc::UnboundedReceiver<H2Request>) {
         Self::limited(100).await
     }
 
     /// The same with this maximum per connection.
-    pub(crate) async fn limited(streams_max: u32) -> (Self, mpsc::UnboundedReceiver<Asked>) {
+    pub(crate) async fn limited(streams_max: u32) -> (Self, mpsc::UnboundedReceiver<H2Request>) {
         #[expect(clippy::disallowed_methods, reason = "a test sends few requests")]
         let (give, taken) = mpsc::unbounded_channel();
-        let upstream = Self::start(streams_max, move |asked| {
-            let _ = give.send(asked);
+        let upstream = Self::start(streams_max, move |request| {
+            let _ = give.send(request);
             std::future::ready(())
         });
         (upstream.await, taken)
@@ -101,11 +101,11 @@ async fn drive(
         };
         let Some(Ok((request, respond))) = accepted else { return };
         let (head, body) = request.into_parts();
-        serving.spawn(serve(Asked { connection: number, head, body, respond }));
+        serving.spawn(serve(H2Request { connection: number, head, body, respond }));
     }
 }
 
-impl Asked {
+impl H2Request {
     /// Begins a response.
     pub(crate) fn begin(&mut self, status: u16, fields: &[(&str, &str)], ends: bool) -> SendStream<Bytes> {
         let mut head = http::Response::builder().status(status);

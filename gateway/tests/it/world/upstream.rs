@@ -6,6 +6,9 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use aws_lc_rs::digest;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use parking_lot::Mutex;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -154,6 +157,7 @@ async fn serve(stream: TcpStream, connection: usize, book: Arc<Mutex<Book>>) {
                 return;
             }
         }
+        let key = head.get("sec-websocket-key").unwrap_or_default().to_owned();
         let body = wire.body(head.framing(Framing::Length(0))).await;
         let act = {
             let mut book = book.lock();
@@ -183,14 +187,23 @@ async fn serve(stream: TcpStream, connection: usize, book: Arc<Mutex<Book>>) {
                 wire.body(Framing::UntilEnd).await;
                 book.lock().left += 1;
             }
-            Act::Echo => return echo(wire).await,
+            Act::Echo => return echo(wire, &key).await,
         }
     }
 }
 
-async fn echo(mut wire: Wire) {
-    let agreed = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-                  Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+/// The answer to the key of a WebSocket's handshake (RFC 6455 section 4.2.2).
+pub(crate) fn accept(key: &str) -> String {
+    let text = format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11");
+    STANDARD.encode(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes()))
+}
+
+async fn echo(mut wire: Wire, key: &str) {
+    let agreed = format!(
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Accept: {}\r\n\r\n",
+        accept(key)
+    );
     drop(wire.send(agreed.as_bytes()).await);
     let (mut socket, held) = wire.into_parts();
     drop(socket.write_all(&held).await);

@@ -64,7 +64,7 @@ fn every_refusal_that_a_caller_can_meet_is_described() {
     for rejection in Rejection::ALL {
         assert!(texts.iter().all(|text| is_in(text, rejection.code())), "{rejection:?}");
     }
-    for (code, _) in crate::catalogue().filter(|(code, _)| !elsewhere.contains(code)) {
+    for code in crate::catalogue().map(|entry| entry.code).filter(|code| !elsewhere.contains(code)) {
         assert!(texts.iter().any(|text| is_in(text, code)), "no operation is described as answering {code}");
     }
 }
@@ -72,7 +72,7 @@ fn every_refusal_that_a_caller_can_meet_is_described() {
 // rule: 1.2, 1.4, 4.1.4, 5.1, 9.1, 9.4
 // promise: orders.1
 #[test]
-fn the_document_says_what_the_specification_says() {
+fn the_document_matches_the_specification() {
     let document = v1();
     assert_eq!(document["info"]["version"], "1.0.0");
     assert_eq!(document["components"]["securitySchemes"]["bearerAuth"]["scheme"], "bearer");

@@ -8,18 +8,27 @@ use contract::project::ProjectUid;
 
 use super::{apply, erase, row};
 use crate::order::{Order, ShipDate};
-use crate::store::{IMPORT_WAIT_MAX, ImportError, StoreError};
+use crate::store::{FaultKind, IMPORT_WAIT_MAX, ImportError, StoreError};
 
 /// Rows per insert statement. Each has 8 parameters, far below the 32,766 of a statement.
 const ROWS_PER_STATEMENT: usize = 500;
 
-/// Writes all orders or none.
-pub(super) async fn write(pool: &Pool, project: &ProjectUid, orders: &[Order]) -> Result<u64, ImportError> {
+/// Writes all orders or none. `may_commit` is called once, right before the commit.
+pub(super) async fn write(
+    pool: &Pool,
+    project: &ProjectUid,
+    orders: &[Order],
+    may_commit: impl FnOnce() -> bool,
+) -> Result<u64, ImportError> {
     if orders.is_empty() {
         return Ok(0);
     }
     let mut transaction = pool.begin(Begin::Write).await.map_err(StoreError::from)?;
     match write_rows(&mut transaction, project, orders).await {
+        Ok(()) if !may_commit() => {
+            transaction.roll_back().await;
+            Err(StoreError::new(FaultKind::Busy, "the caller of the import no longer waits").into())
+        }
         Ok(()) => {
             transaction.commit().await.map_err(StoreError::from)?;
             Ok(u64::try_from(orders.len()).unwrap_or(u64::MAX))

@@ -21,7 +21,7 @@ pub(super) async fn count_on(pool: &Pool) -> anyhow::Result<()> {
     let count = query("UPDATE sqlite_sequence SET seq = $1 WHERE name = 'order_outbox' AND seq >= $2");
     let counted = count.bind(fresh).bind(COUNTED_MAX).execute(pool).await?.rows_affected();
     if lowered + counted > 0 {
-        tracing::error!("replaced damaged event numbers; check the disk");
+        tracing::error!("repaired damaged event numbers in the table order_outbox; check the disk");
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use sqlx::Executor as _;
 
 use crate::order::{Order, Status};
 use crate::scan::Scan;
-use crate::store::{ChangeError, FaultKind, ImportError, OrderStore, StoreError, conformance};
+use crate::store::{ChangeError, CreateError, FaultKind, ImportError, OrderStore, StoreError, conformance};
 
 const AT: UnixMillis = UnixMillis(1_795_176_000_000);
 
@@ -185,6 +185,50 @@ async fn a_damaged_count_of_events_ends_no_changes() {
         assert_eq!(store.undelivered(100).await.unwrap().events.len(), before + 1, "{damage}");
         store.close().await;
     }
+}
+
+// promise: orders.15, faults.16
+#[tokio::test]
+async fn damage_found_during_a_change_rolls_the_change_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("orders.db");
+    let store = OrderStore::open(&path.clone().into()).await.unwrap();
+    store.import(&demo(), orders(1..10)).await.unwrap();
+    let text = "SELECT rootpage FROM sqlite_schema WHERE name = 'order_events'";
+    let page: i64 = sqlx::query_scalar(text).fetch_one(writer(&store)).await.unwrap();
+    let size: i64 = sqlx::query_scalar("PRAGMA page_size").fetch_one(writer(&store)).await.unwrap();
+    store.close().await;
+    let mut file = std::fs::read(&path).unwrap();
+    // The order itself is written before its event.
+    file[usize::try_from((page - 1) * size).unwrap()..][..8].fill(0xff);
+    std::fs::write(&path, file).unwrap();
+    let store = OrderStore::open(&path.into()).await.unwrap();
+    let (project, new) = (demo(), crate::store::NewOrder { pet_id: None, quantity: None, ship_date: None });
+    let before = store.edition(&project).await.unwrap();
+    // They share a commit.
+    let (made, cancelled) = tokio::join!(store.create(&project, new, None, AT), store.cancel(&project, 3, AT));
+    let corrupt = |error: &StoreError| error.kind == FaultKind::Corrupt;
+    assert!(matches!(&made, Err(CreateError::Store(error)) if corrupt(error)), "{made:?}");
+    assert!(matches!(&cancelled, Err(ChangeError::Store(error)) if corrupt(error)), "{cancelled:?}");
+    assert_eq!(store.batch(&project, None, 100).await.unwrap(), orders(1..10));
+    assert_eq!(store.edition(&project).await.unwrap(), before);
+    store.close().await;
+}
+
+// promise: orders.13, faults.14
+#[tokio::test]
+async fn an_import_that_was_reported_as_failed_adds_nothing_later() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("orders.db");
+    let store = OrderStore::open(&path.clone().into()).await.unwrap();
+    let refused = store.import_within(std::time::Duration::ZERO, &demo(), orders(1..10)).await;
+    assert!(matches!(&refused, Err(ImportError::Store(error)) if error.kind == FaultKind::Busy), "{refused:?}");
+    // Closing writes what is queued.
+    store.close().await;
+    let store = OrderStore::open(&path.into()).await.unwrap();
+    assert_eq!(store.batch(&demo(), None, 100).await.unwrap(), []);
+    assert_eq!(store.import(&demo(), orders(1..10)).await, Ok(9), "repeating it is safe");
+    store.close().await;
 }
 
 // promise: orders.6

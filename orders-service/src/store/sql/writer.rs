@@ -11,6 +11,7 @@
 //! An import runs in its own transaction. Other changes wait for it and get "busy" after their deadline.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use chassis::sql::{Begin, Connection, Kind, Pool};
@@ -33,6 +34,18 @@ const GROUP_MAX: usize = 256;
 const GROUP_MAX_OVER_NETWORK: usize = 64;
 
 type Reply<T> = oneshot::Sender<T>;
+
+/// The right to decide about an import, taken once: by the writer right before it commits, or by the caller at its
+/// deadline, who then reports that nothing was imported.
+#[derive(Clone, Default)]
+pub(super) struct CommitPermit(Arc<AtomicBool>);
+
+impl CommitPermit {
+    /// Whether this call is the first.
+    pub(super) fn take(&self) -> bool {
+        !self.0.swap(true, Ordering::AcqRel)
+    }
+}
 
 /// A queued change.
 pub(super) enum Job {
@@ -58,6 +71,7 @@ pub(super) enum Job {
     Import {
         project: ProjectUid,
         orders: Vec<Order>,
+        permit: CommitPermit,
         reply: Reply<Result<u64, ImportError>>,
     },
     Erase {
@@ -163,8 +177,8 @@ async fn run<F>(
         if AssertUnwindSafe(write(waiting)).catch_unwind().await.is_err() {
             tracing::error!(
                 changes = taken,
-                "writing changes panicked; their requests failed, later changes are written. This is a defect: report it \
-                 with the panic's place, which standard error has"
+                "a write to the database panicked: its requests failed; later writes continue. This is a defect: \
+                 report it with the panic's source line, which standard error has"
             );
         }
     }
@@ -174,10 +188,12 @@ async fn write(pool: &Pool, jobs: Vec<Job>) {
     let mut group = Vec::with_capacity(jobs.len());
     for job in jobs {
         match job {
-            Job::Import { project, orders, reply } => {
+            Job::Import { project, orders, permit, reply } => {
                 // Earlier changes are written before the import.
                 write_group(pool, std::mem::take(&mut group)).await;
-                let _ = reply.send(import::write(pool, &project, &orders).await);
+                let may_commit = || !reply.is_closed() && permit.take();
+                let imported = import::write(pool, &project, &orders, may_commit).await;
+                let _ = reply.send(imported);
             }
             Job::Erase { project, at, reply } => {
                 write_group(pool, std::mem::take(&mut group)).await;
@@ -266,7 +282,7 @@ async fn apply_one(connection: &mut Connection, job: Job) -> Applied {
                 return None;
             }
             let change = apply::change(connection, &project, id, at, apply::Change::cancel()).await;
-            Some(answer_for(change, reply, |error| match error {
+            Some(answer_for(change, reply, connection.has_failed(), |error| match error {
                 ChangeError::Store(error) => Some(error.clone()),
                 _ => None,
             }))
@@ -276,7 +292,7 @@ async fn apply_one(connection: &mut Connection, job: Job) -> Applied {
                 return None;
             }
             let change = apply::change(connection, &project, id, at, apply::Change::ship(at)).await;
-            Some(answer_for(change, reply, |error| match error {
+            Some(answer_for(change, reply, connection.has_failed(), |error| match error {
                 ChangeError::Store(error) => Some(error.clone()),
                 _ => None,
             }))
@@ -286,7 +302,7 @@ async fn apply_one(connection: &mut Connection, job: Job) -> Applied {
                 return None;
             }
             let created = apply::create(connection, &project, order, idempotency, at).await;
-            Some(answer_for(created, reply, |error| match error {
+            Some(answer_for(created, reply, connection.has_failed(), |error| match error {
                 CreateError::Store(error) => Some(error.clone()),
                 _ => None,
             }))
@@ -297,17 +313,20 @@ async fn apply_one(connection: &mut Connection, job: Job) -> Applied {
 }
 
 /// Builds the answer. A damaged row fails only its own change, because it was found before a write. Any other fault of
-/// the store fails the whole transaction.
+/// the store fails the whole transaction, as does damage on which a statement failed (`has_failed`): the statements
+/// before it may have written a part of the change.
 fn answer_for<T, E>(
     outcome: Result<T, E>,
     reply: Reply<Result<T, E>>,
+    has_failed: bool,
     store_error: impl Fn(&E) -> Option<StoreError>,
 ) -> Result<Answer, (Answer, StoreError)>
 where
     T: Send + 'static,
     E: From<StoreError> + Send + 'static,
 {
-    let fault = outcome.as_ref().err().and_then(store_error).filter(|error| error.kind != FaultKind::Corrupt);
+    let fault =
+        outcome.as_ref().err().and_then(store_error).filter(|error| has_failed || error.kind != FaultKind::Corrupt);
     let answer: Answer = Box::new(move |fate| {
         // The receiver may be gone; the change is committed all the same.
         let _ = reply.send(match (outcome, fate) {

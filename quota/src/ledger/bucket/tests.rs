@@ -180,7 +180,7 @@ fn a_reply_that_was_read_but_is_not_in_the_record_shows_a_loss() {
 }
 
 #[test]
-fn a_lease_shrinks_to_nothing_near_the_limit_but_what_waits_is_granted_to_the_last_unit() {
+fn a_lease_shrinks_to_zero_near_the_limit_but_waiting_requests_get_the_last_units() {
     let limits = (100, 10_000);
     let mut bucket = Bucket::new(&around(NOW));
     let lease = |seq, held, need| Statement { spare: 50, ..statement(1, seq, claim(MINUTE, 0, 0, held), need, limits) };
@@ -214,7 +214,7 @@ fn a_restart_loop_neither_grows_a_bucket_nor_frees_units() {
 }
 
 #[test]
-fn a_new_life_of_a_place_begins_a_new_sequence_and_what_the_old_one_held_stays_charged() {
+fn a_new_generation_of_a_place_begins_a_new_sequence_and_units_of_the_old_one_stay_charged() {
     let limits = (60, 1_000);
     let mut bucket = Bucket::new(&around(NOW));
     execute(&mut bucket, &statement(1, 9, Claim::NOTHING, 5, limits), &around(NOW));

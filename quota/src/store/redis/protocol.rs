@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_place_is_read_back() {
+    fn the_name_of_a_place_survives_encoding() {
         for place in [0, 5, u64::MAX - 5] {
             assert_eq!(place_of(&field_of(place)), Ok(place));
         }

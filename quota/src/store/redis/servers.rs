@@ -218,7 +218,10 @@ impl Servers {
                 Err(outage) => {
                     let is_new = self.state.borrow().as_ref().err() != Some(&outage);
                     if is_new {
-                        tracing::warn!(reason = %outage, "cannot use the quota store (Redis)");
+                        tracing::warn!(
+                            reason = %outage, what_to_do = outage.remedy(),
+                            "cannot use the quota store (Redis); retrying"
+                        );
                     }
                     self.state.send_modify(|state| *state = Err(outage));
                 }

@@ -4,7 +4,7 @@ use super::*;
 
 // rule: 8.12
 #[tokio::test]
-async fn without_the_store_a_spent_share_says_when_it_returns() {
+async fn without_the_store_a_spent_share_has_a_retry_time() {
     for (limits, window) in [(limits(60, 1_000), Window::Minute), (limits(100, 60), Window::Day)] {
         let store = FaultyStore::new(3);
         let quota = over(&store, OnStoreDown::Share, SHORT);
@@ -100,6 +100,32 @@ async fn a_restart_in_an_outage_spends_no_share_again_and_loses_no_unit() {
     quota.heartbeat().await;
     comes(|| store.bucket.lock().as_ref().filter(|bucket| bucket.view(store.now()).day_charged == 25).map(drop)).await;
     comes(|| quota.unclaimed().is_empty().then_some(())).await;
+}
+
+#[tokio::test]
+async fn unclaimed_units_can_be_read_at_any_time() {
+    const PROJECTS: usize = 50;
+    let store = FaultyStore::new(3);
+    let quota = over(&store, OnStoreDown::Share, SHORT);
+    quota.heartbeat().await;
+    store.set_behaviour(Behaviour::Fails);
+    for number in 0..PROJECTS {
+        let project = format!("p{number}").parse().unwrap();
+        assert!(quota.charge(&project, limits(60, 1_000), &key(1)).await.is_ok());
+    }
+    // What each heartbeat does.
+    let ends = std::sync::atomic::AtomicBool::new(false);
+    let told = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ends.load(Ordering::Relaxed) {
+                quota.0.hand_back_idle();
+            }
+        });
+        let told: Vec<usize> = (0..10_000).map(|_| quota.unclaimed().len()).collect();
+        ends.store(true, Ordering::Relaxed);
+        told
+    });
+    assert_eq!(told.iter().min(), Some(&PROJECTS), "a save in such a moment would lack projects");
 }
 
 // rule: 8.1

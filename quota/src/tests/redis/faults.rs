@@ -139,13 +139,57 @@ async fn lost_scripts_are_loaded_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_server_still_executes_statements() {
     let redis = Redis::with(&["--maxmemory-policy", "noeviction"]);
-    let nodes = short_budget(&redis, 1, OnStoreDown::Deny).await;
+    let nodes = short_budget(&redis, 2, OnStoreDown::Deny).await;
+    let charge = async |project: &str| {
+        let outcome = nodes.all[0].charge(&named(project), limits(1_000, 10_000), &key(1)).await;
+        assert!(outcome.is_ok(), "{project}: {outcome:?}");
+    };
+    charge("known").await;
+    fill(&redis);
+    let heard = || redis.ask(&["HVALS", "tollhouse:gateways"]);
+    let before = heard();
+    for _ in 0..5 {
+        charge("known").await;
+        charge("new").await;
+    }
+    eventually("both are heard of again", async || {
+        heard().lines().zip(before.lines()).filter(|(now, before)| now != before).count() == 2
+    })
+    .await;
+    assert!(nodes.all.iter().all(|node| node.mode() == Mode::Lease));
+}
+
+/// Fills a server, so that it adds nothing more.
+fn fill(redis: &Redis) {
+    redis.ask(&["EVAL", "return redis.call('SET', 'ballast', string.rep('x', 3000000))", "0"]);
     redis.ask(&["CONFIG", "SET", "maxmemory", "1mb"]);
     assert!(redis.ask(&["SET", "another", "key"]).contains("OOM"), "the server is full");
-    for _ in 0..3 {
-        let outcome = nodes.all[0].charge(&named("full"), limits(10, 100), &key(1)).await;
-        assert!(outcome.is_ok(), "{outcome:?}");
-    }
+}
+
+// promise: faults.6
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_server_is_named_until_it_has_room_again() {
+    let redis = Redis::with(&["--maxmemory-policy", "noeviction"]);
+    let nodes = short_budget(&redis, 2, OnStoreDown::Share).await;
+    assert_eq!(nodes.all[0].trouble(), None);
+    fill(&redis);
+    eventually("every node says that the server is full", async || {
+        nodes.all.iter().all(|node| {
+            node.trouble().is_some_and(|outage| {
+                outage.to_string().contains("OOM") && outage.remedy().starts_with("raise maxmemory of Redis")
+            })
+        })
+    })
+    .await;
+    let far = UnixSeconds(4_000_000_000);
+    nodes.all[0].ban(&key(7), far).unwrap();
+    assert!(!redis.ask(&["HGETALL", "tollhouse:bans"]).contains(key(7).as_str()), "the ban is not stored");
+    redis.ask(&["CONFIG", "SET", "maxmemory", "0"]);
+    eventually("the trouble ends with its cause", async || nodes.all[0].trouble().is_none()).await;
+    eventually("the ban is stored", async || {
+        redis.ask(&["HGETALL", "tollhouse:bans"]).contains(key(7).as_str()) && nodes.all[1].bans().len() == 1
+    })
+    .await;
 }
 
 // promise: faults.5

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_acceptance_makes_good_again_is_listed() {
+    fn an_acceptance_lists_what_becomes_valid_again() {
         let stolen =
             json!({ "name": "edge-9", "kind": "gateway", "made_by": "ada", "created_at": "2026-01-01T00:00:00Z" });
         let text = readable(&json!({ "gateways": {}, "good_credentials": [stolen] }));

@@ -128,6 +128,20 @@ fn of_clocks(edge: &Value, name: &str, found: &mut Vec<String>) {
     }
 }
 
+fn of_quota_store(edge: &Value, name: &str, found: &mut Vec<String>) {
+    let trouble = edge.pointer("/quota/store_trouble").and_then(Value::as_str);
+    match (edge.pointer("/quota/mode").and_then(Value::as_str), trouble) {
+        (Some(mode @ ("share" | "deny" | "allow")), trouble) => found.push(format!(
+            "gateway {name} counts without the quota store ({mode}): {}",
+            trouble.unwrap_or("it does not answer")
+        )),
+        (_, Some(trouble)) => found.push(format!(
+            "gateway {name} gets errors from the quota store, and bans may not reach the other gateways: {trouble}"
+        )),
+        (_, None) => {}
+    }
+}
+
 fn of_edge(edge: &Value, found: &mut Vec<String>) {
     let name = name(edge);
     if let Some(reason) = edge.get("unreachable").and_then(Value::as_str) {
@@ -150,9 +164,7 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
              withdrawn since, and no withdrawal waits for it"
         ));
     }
-    if let Some(mode @ ("share" | "deny" | "allow")) = edge.pointer("/quota/mode").and_then(Value::as_str) {
-        found.push(format!("gateway {name} cannot reach the quota store and counts alone: {mode}"));
-    }
+    of_quota_store(edge, &name, found);
     if let Some(why) = not_taken(edge) {
         let has_nothing = edge.get("revision") == Some(&json!(0));
         let how = if has_nothing { "has no replica to serve" } else { "serves its previous replica" };
@@ -267,9 +279,7 @@ fn of_service(name: &str, status: Option<&Value>, trouble: &str, kind: &str, fou
     if let Some(reason) = status.get("unreachable").and_then(Value::as_str) {
         // With a code the process did answer: it cannot use its database.
         found.push(match status.get("code").and_then(Value::as_str) {
-            Some(code) if NO_DATABASE.contains(&code) => {
-                format!("the database of {name} failed 0 seconds ago: {code}")
-            }
+            Some(code) if NO_DATABASE.contains(&code) => failure(name, code, 0),
             _ => format!("{name} does not answer: {reason}"),
         });
         return;
@@ -281,9 +291,29 @@ fn of_service(name: &str, status: Option<&Value>, trouble: &str, kind: &str, fou
     let Some(trouble) = status.get(trouble).filter(|trouble| !trouble.is_null()) else { return };
     let ago = trouble.get("seconds_ago").and_then(Value::as_u64).unwrap_or(0);
     if ago <= RECENT_SECONDS {
-        let kind = text(trouble, kind);
-        found.push(format!("the database of {name} failed {ago} seconds ago: {kind}"));
+        found.push(failure(name, text(trouble, kind), ago));
     }
+}
+
+/// A failed request of a service: by the kind of fault of its store, or by the code of the refusal.
+fn failure(name: &str, kind: &str, ago: u64) -> String {
+    let what_to_do = match kind {
+        "full" | "storage_full" => "free space on its disk",
+        "busy" => "find out what holds its locks, or whether it is overloaded",
+        "corrupt" => "restore a backup (docs/operator/backup.md)",
+        "io" => "check its disk and file system; a PostgreSQL server must be the primary",
+        "unreachable" => "start the database server, or repair the network to it",
+        "resolver_unavailable" => {
+            return format!(
+                "{name} got no answer from any DNS resolver {ago} seconds ago: check the network and the setting nameservers"
+            );
+        }
+        "internal_error" | "record_unreadable" => {
+            return format!("{name} failed to process a request {ago} seconds ago ({kind}): its log has the reason");
+        }
+        _ => "its log has the reason",
+    };
+    format!("the database of {name} failed {ago} seconds ago: {kind}: {what_to_do}")
 }
 
 /// The members of a list; empty if it is missing.

@@ -23,7 +23,7 @@ use serde::Serialize;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::pem::parse_x509_pem;
 
-use super::{LEAF_DAYS, issuer, make_leaf, make_root, write_public};
+use super::{LEAF_DAYS, ensure_root, issuer, make_leaf, write_public};
 use crate::directory::{Address, Directory, GATEWAY_NAMES, INTERNAL_AUTHORITY, RunFile};
 
 /// A process and its certificate from its files.
@@ -48,11 +48,7 @@ pub(crate) struct InternalCertificate {
 /// If a file cannot be read or written, or the authority is damaged.
 pub(crate) fn ensure(directory: &Directory, run: &RunFile, now: UnixSeconds) -> anyhow::Result<()> {
     let (root, key) = authority(directory);
-    if !root.exists() || !key.exists() {
-        let (certificate, secret) = make_root("Tollhouse internal authority", now)?;
-        write_private(&key, secret.as_bytes())?;
-        write_public(&root, &certificate)?;
-    }
+    ensure_root([&root, &key], "Tollhouse internal authority", now)?;
     replace(directory, run, now, |certificate| certificate.fault.is_some())
 }
 
@@ -140,10 +136,10 @@ impl InternalCertificate {
 }
 
 /// The checked fields of a certificate.
-struct Found {
-    names: Vec<String>,
+pub(super) struct Found {
+    pub(super) names: Vec<String>,
     /// First and last second of validity.
-    validity: (i64, i64),
+    pub(super) validity: (i64, i64),
     /// Authority key identifier.
     of: Option<Vec<u8>>,
     /// Subject key identifier.
@@ -151,6 +147,11 @@ struct Found {
 }
 
 impl Found {
+    /// Whether the key of this authority's certificate has signed it.
+    pub(super) fn is_issued_by(&self, authority: &Self) -> bool {
+        self.of.is_some() && self.of == authority.key_id
+    }
+
     fn fault(&self, wanted: &[String], authority: Option<&[u8]>, now: UnixSeconds) -> Option<String> {
         let (begins, ends) = self.validity;
         if self.names != wanted {
@@ -164,7 +165,7 @@ impl Found {
 }
 
 /// Reads the certificate in these two files and checks that the key matches.
-fn read_pair([certificate, key]: &[PathBuf; 2]) -> anyhow::Result<Found> {
+pub(super) fn read_pair([certificate, key]: &[PathBuf; 2]) -> anyhow::Result<Found> {
     let load = |file: &Path| {
         let read = read_regular(file, CERTIFICATES_BYTES_MAX).with_context(|| format!("reading {}", file.display()));
         read.map(|(bytes, _)| bytes)

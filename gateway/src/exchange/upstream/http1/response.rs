@@ -13,8 +13,8 @@ use super::chunks::ChunkedBody;
 use super::framing::Framing;
 use crate::decorate::{PresentFields, ResponseSink};
 use crate::exchange::upstream::ResponseHead;
-use crate::upstreams::announces_body;
 use listener::fields::may_stand_in_response;
+use upstreams::announces_body;
 
 /// The most field lines of a response.
 const FIELDS_MAX: usize = 256;

@@ -12,7 +12,7 @@ use crate::exchange::downstream::Downstream;
 use crate::exchange::upstream::request_body::RequestBody;
 use crate::exchange::upstream::trailers;
 use crate::exchange::upstream::wait_limits::Waits;
-use crate::upstreams::Stream;
+use upstreams::Stream;
 
 /// The end of a chunk.
 const CHUNK_END: &[u8] = b"\r\n";

@@ -9,22 +9,22 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::{Act, Book, Received, Upstream};
-use crate::world::h2_upstream::{Asked, H2Upstream, send};
+use crate::world::h2_upstream::{H2Request, H2Upstream, send};
 use crate::world::wire::Head;
 
 impl Upstream {
     pub(crate) async fn over_http2() -> Self {
         let book = Arc::new(Mutex::new(Book::default()));
         let shared = book.clone();
-        let upstream = H2Upstream::start(100, move |asked| serve(asked, shared.clone())).await;
+        let upstream = H2Upstream::start(100, move |request| serve(request, shared.clone())).await;
         Self { address: upstream.address, book }
     }
 }
 
-async fn serve(mut asked: Asked, book: Arc<Mutex<Book>>) {
-    let raw_head = raw(&asked.head);
+async fn serve(mut request: H2Request, book: Arc<Mutex<Book>>) {
+    let raw_head = raw(&request.head);
     let mut received = Received {
-        connection: asked.connection,
+        connection: request.connection,
         head: Head::parse(&raw_head),
         raw_head,
         body: Vec::new(),
@@ -33,19 +33,19 @@ async fn serve(mut asked: Asked, book: Arc<Mutex<Book>>) {
     let act = {
         let mut book = book.lock();
         book.heads += 1;
-        book.connections = book.connections.max(asked.connection + 1);
+        book.connections = book.connections.max(request.connection + 1);
         book.acts.pop_front().unwrap_or_else(|| Act::body("200 OK", "[]"))
     };
     if let Act::AnswerBeforeBody(bytes) | Act::AnswerBeforeBodyAndClose(bytes) = &act {
-        answer(&mut asked, bytes).await;
+        answer(&mut request, bytes).await;
     }
     if !matches!(act, Act::AnswerBeforeBodyAndClose(_)) {
-        (received.body, received.complete) = read(&mut asked).await;
+        (received.body, received.complete) = read(&mut request).await;
     }
     book.lock().requests.push(received);
     match act {
         Act::Answer(bytes) | Act::AnswerAndClose(bytes) | Act::AnswerAndReset(bytes) => {
-            answer(&mut asked, &bytes).await;
+            answer(&mut request, &bytes).await;
         }
         Act::AnswerBeforeBody(_) | Act::AnswerBeforeBodyAndClose(_) => {}
         Act::AnswerInTwo(..) | Act::Hang | Act::Echo => unreachable!("no test has an upstream of HTTP/2 do so"),
@@ -63,22 +63,22 @@ fn raw(head: &http::request::Parts) -> String {
 }
 
 /// The body, and whether all of it came.
-async fn read(asked: &mut Asked) -> (Vec<u8>, bool) {
+async fn read(request: &mut H2Request) -> (Vec<u8>, bool) {
     let mut all = Vec::new();
-    while let Some(piece) = asked.body.data().await {
+    while let Some(piece) = request.body.data().await {
         let Ok(piece) = piece else { return (all, false) };
-        let _ = asked.body.flow_control().release_capacity(piece.len());
+        let _ = request.body.flow_control().release_capacity(piece.len());
         all.extend_from_slice(&piece);
     }
-    (all, asked.body.trailers().await.is_ok())
+    (all, request.body.trailers().await.is_ok())
 }
 
 /// Sends this HTTP/1.1 response as frames. A truncated one resets its stream.
-async fn answer(asked: &mut Asked, bytes: &[u8]) {
+async fn answer(request: &mut H2Request, bytes: &[u8]) {
     let mut fields = [httparse::EMPTY_HEADER; 32];
     let mut response = httparse::Response::new(&mut fields);
     let Ok(httparse::Status::Complete(start)) = response.parse(bytes) else {
-        return asked.respond.send_reset(Reason::INTERNAL_ERROR);
+        return request.respond.send_reset(Reason::INTERNAL_ERROR);
     };
     let own = ["connection", "keep-alive", "transfer-encoding", "x-own"];
     let mut head = http::Response::builder().status(response.code.unwrap());
@@ -95,9 +95,9 @@ async fn answer(asked: &mut Asked, bytes: &[u8]) {
         }
     }
     let body = if chunked { unchunked(&bytes[start..]) } else { bytes[start..].to_vec() };
-    let has_body = asked.head.method != http::Method::HEAD && !body.is_empty();
-    let is_whole = asked.head.method == http::Method::HEAD || length.is_none_or(|length| length == body.len());
-    let Ok(mut stream) = asked.respond.send_response(head.body(()).unwrap(), !has_body && is_whole) else { return };
+    let has_body = request.head.method != http::Method::HEAD && !body.is_empty();
+    let is_whole = request.head.method == http::Method::HEAD || length.is_none_or(|length| length == body.len());
+    let Ok(mut stream) = request.respond.send_response(head.body(()).unwrap(), !has_body && is_whole) else { return };
     if has_body && send(&mut stream, Bytes::from(body), is_whole).await.is_ok() && !is_whole {
         stream.send_reset(Reason::INTERNAL_ERROR);
     }

@@ -101,7 +101,10 @@ async fn cluster(settings: &RedisSettings, seed: &RedisAddress, round: u64) -> R
         let tag = tag_within(|slot| owner(slot) == Some(shard)).unwrap_or_default();
         let link = link(settings, master, tag, round).await;
         if let Err(outage) = &link {
-            tracing::warn!(host = master.host, port = master.port, reason = %outage, "cannot use a server of the quota Cluster");
+            tracing::warn!(
+                host = master.host, port = master.port, reason = %outage,
+                "cannot use a server of the quota Cluster; using the others"
+            );
         }
         links.push(link.ok());
     }

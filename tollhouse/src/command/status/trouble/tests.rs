@@ -6,7 +6,7 @@ fn healthy() -> Value {
             "gateway": "edge-1", "node": "gw-1", "address": "10.0.0.1:9901", "ready": true, "draining": false, "revision": 7,
             "replica_refuses": null, "unregistered": null,
             "now": 1_000, "feed_received_at": 999, "clock_behind_milliseconds": 40,
-            "clocks_off_milliseconds": { "quota_store": null, "control_plane": 59_000 }, "quota": { "mode": "lease" }, "log_lines_dropped": 0,
+            "clocks_off_milliseconds": { "quota_store": null, "control_plane": 59_000 }, "quota": { "mode": "lease", "store_trouble": null }, "log_lines_dropped": 0,
             "damaged_files": [], "settings_refused": null,
             "upstreams": [{ "name": "orders", "endpoints": 1, "up": 1 }],
             "platform_certificate_faults": [], "listener_certificate_faults": [], "panicked_tasks": [], "certificates_set_aside": [],
@@ -69,7 +69,17 @@ fn every_problem_of_a_gateway_is_named() {
         ("/edges/0/clock_behind_milliseconds", json!(-90_400), "(10.0.0.1:9901) is 90 s ahead"),
         ("/edges/0/clocks_off_milliseconds/control_plane", json!(90_400), "and of the control plane differ by 90 s"),
         ("/edges/0/clocks_off_milliseconds/quota_store", json!(-60_001), "and of the quota store differ by 60 s"),
-        ("/edges/0/quota/mode", json!("share"), "cannot reach the quota store and counts alone: share"),
+        (
+            "/edges/0/quota",
+            json!({ "mode": "share", "store_trouble": "the quota store did not answer in time: start the quota store" }),
+            "counts without the quota store (share): the quota store did not answer in time: start the quota store",
+        ),
+        (
+            "/edges/0/quota/store_trouble",
+            json!("the quota store returned an error: OOM: raise maxmemory of Redis"),
+            "gets errors from the quota store, and bans may not reach the other gateways: the quota store returned an \
+             error: OOM: raise maxmemory of Redis",
+        ),
         ("/edges/0/feed_received_at", json!(900), "received nothing from the control plane for 100 seconds"),
         ("/edges/0/feed_received_at", json!(0), "has received nothing from the control plane since its start"),
         ("/edges/0/upstreams/0/up", json!(0), "reaches 0 of 1 addresses of upstream orders"),
@@ -131,7 +141,26 @@ fn every_problem_of_a_service_is_named() {
             json!({ "unreachable": "It does not answer. (storage_unavailable)", "code": "storage_unavailable" }),
             "the database of the domains-service failed 0 seconds ago: storage_unavailable",
         ),
-        ("/control/trouble", json!({ "code": "storage_unavailable", "seconds_ago": 2 }), "storage_unavailable"),
+        (
+            "/control/trouble",
+            json!({ "code": "storage_unavailable", "seconds_ago": 2 }),
+            "the database of the domains-service failed 2 seconds ago: storage_unavailable: its log has the reason",
+        ),
+        (
+            "/control/trouble",
+            json!({ "code": "storage_full", "seconds_ago": 2 }),
+            "storage_full: free space on its disk",
+        ),
+        (
+            "/control/trouble",
+            json!({ "code": "resolver_unavailable", "seconds_ago": 2 }),
+            "the domains-service got no answer from any DNS resolver 2 seconds ago: check the network",
+        ),
+        (
+            "/control/trouble",
+            json!({ "code": "internal_error", "seconds_ago": 2 }),
+            "the domains-service failed to process a request 2 seconds ago (internal_error): its log has the reason",
+        ),
         (
             "/control/unreadable_rows",
             json!({ "total": 1, "rows": [{
@@ -156,7 +185,7 @@ fn every_problem_of_a_service_is_named() {
         (
             "/orders/store_trouble/seconds_ago",
             json!(3),
-            "the database of the orders-service failed 3 seconds ago: full",
+            "the database of the orders-service failed 3 seconds ago: full: free space on its disk",
         ),
     ]);
 }

@@ -79,7 +79,7 @@ fn a_response_that_may_be_followed_by_a_body_it_cannot_have_ends_its_connection(
 }
 
 #[test]
-fn http_1_0_keeps_a_connection_only_if_it_says_so() {
+fn http_1_0_keeps_a_connection_only_with_keep_alive() {
     let of = |fields: &str| {
         read_whole(&format!("HTTP/1.0 200 OK\r\n{fields}\r\n"), false).map(|(_, framing, kept)| (framing, kept))
     };

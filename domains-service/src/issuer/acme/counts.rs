@@ -1,0 +1,50 @@
+//! The local count of the authority's limits, as one authority uses it.
+
+use contract::hostname::Hostname;
+
+use super::AcmeAuthority;
+use crate::issuer::{IssueError, IssueRequest};
+use crate::limits::Demand;
+use crate::store::queue::Applicant;
+
+impl AcmeAuthority {
+    /// Checks the local count of the authority's limits before an order.
+    pub(super) async fn admit(&self, request: &IssueRequest, replaces: bool) -> Result<(), IssueError> {
+        if !self.settings.mirror_limits {
+            return Ok(());
+        }
+        let name = request.hostname.as_str();
+        let registered = psl::domain_str(name).unwrap_or(name);
+        let demands =
+            self.settings.limits.of_order(&self.settings.name, request.project.as_str(), name, registered, replaces);
+        self.records.admit(self.applicant(request), &demands).await
+    }
+
+    pub(super) fn applicant<'a>(&'a self, request: &'a IssueRequest) -> Applicant<'a> {
+        Applicant { authority: &self.settings.name, hostname: &request.hostname, project: &request.project }
+    }
+
+    /// Counts a certificate in the local limits.
+    pub(super) async fn count_certificate(&self, hostname: &Hostname, replaces: bool) {
+        let name = hostname.as_str();
+        let registered = psl::domain_str(name).unwrap_or(name);
+        let demands = self.settings.limits.of_certificate(&self.settings.name, name, registered, replaces);
+        self.count(hostname, &demands).await;
+    }
+
+    /// Counts what has happened in the local limits.
+    pub(super) async fn count(&self, hostname: &Hostname, demands: &[Demand]) {
+        if !self.settings.mirror_limits || demands.is_empty() {
+            return;
+        }
+        match self.records.store.take(demands).await {
+            Ok(true) => {}
+            Ok(false) => {
+                tracing::debug!(domain = %hostname, "the authority allowed more than the local count of its limits");
+            }
+            Err(error) => {
+                tracing::warn!(domain = %hostname, %error, "cannot count a certificate; orders may exceed the limits");
+            }
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! Certificate orders: the used part of the authorities' limits, and the names that wait for them.
+//!
+//! A name that waits has one row at an authority, in the queue for one limit: the one that has room last. Its place is
+//! its number among the rows of the queue by time. A row is written when the wait begins, and deleted when the
+//! authority makes or refuses the order, with the domain, or when the name's records no longer pass. While a name waits
+//! nothing is written: [`Store::offer`] makes the first names of a queue due when the limit has room for them.
+//!
+//! An order takes its units when it is admitted, and keeps its row until the authority has made or refused the order. A
+//! name whose turn fell into an outage of the authority is thus still the first afterwards. A refused name waits by its
+//! own schedule, and then at the end of the queue.
+
+use chassis::sql::{Connection, Found, query, query_as, query_scalar};
+use contract::hostname::Hostname;
+use contract::project::ProjectUid;
+use contract::time::UnixMillis;
+
+use super::rows::{self, Table};
+use super::{Store, StoreError, Write};
+use crate::domain::schedule::LEASE_MILLIS;
+use crate::limits::{Demand, Limit, OFFERS_MAX, QueueKind, QueuePlace, admit, queue_name};
+
+/// Time between two offers to a name that did not order, in milliseconds.
+const OFFER_AGAIN_MILLIS: i64 = 60_000;
+
+/// Queues per round of offers.
+const QUEUES_PER_ROUND: i64 = 256;
+
+/// A name that orders or waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Applicant<'a> {
+    pub(crate) authority: &'a str,
+    pub(crate) hostname: &'a Hostname,
+    pub(crate) project: &'a ProjectUid,
+}
+
+/// The row of a name.
+struct Waiting {
+    queue: String,
+    since: UnixMillis,
+    admitted_at: UnixMillis,
+}
+
+chassis::record! {
+    /// The place of a name.
+    struct PlaceRow {
+        hostname: String,
+        kind: String,
+        number: i64,
+        free_at: Option<i64>,
+    }
+}
+
+/// When all of a limit is free.
+async fn free_at(connection: &mut Connection, name: &str) -> Result<UnixMillis, StoreError> {
+    let free_at: Option<Found<(i64,)>> =
+        query_as("SELECT free_at FROM acme_limits WHERE name = $1").bind(name).fetch_optional(&mut *connection).await?;
+    // An unreadable limit counts as wholly free until the next order writes it.
+    let key = rows::key(Table::AcmeLimits, name, "");
+    let free_at = free_at.map(|free_at| rows::column(connection, &key, "free_at", free_at));
+    Ok(UnixMillis(free_at.unwrap_or(0)))
+}
+
+/// The same, with a maximum: no order can have moved `free_at` beyond a whole burst. A later value is damaged and would
+/// stop orders; it is replaced.
+async fn free_by(write: &mut Write, name: &str, limit: Limit) -> Result<UnixMillis, StoreError> {
+    let latest = write.now().plus(limit.burst.saturating_mul(limit.refill));
+    let free_at = free_at(write.connection(), name).await?;
+    if free_at <= latest {
+        return Ok(free_at);
+    }
+    tracing::error!(
+        limit = name,
+        free_at = free_at.0,
+        latest = latest.0,
+        "repaired an authority's limit whose free_at was later than possible: its row was damaged, the clock went back, \
+         or the configured limit was larger before"
+    );
+    set_free_at(write, name, latest).await?;
+    Ok(latest)
+}
+
+async fn set_free_at(write: &mut Write, name: &str, free_at: UnixMillis) -> Result<(), StoreError> {
+    query(
+        "INSERT INTO acme_limits (name, free_at) VALUES ($1, $2)
+         ON CONFLICT (name) DO UPDATE SET free_at = excluded.free_at",
+    )
+    .bind(name)
+    .bind(free_at.0)
+    .execute(write.connection())
+    .await?;
+    Ok(())
+}
+
+/// The row of a name; an unreadable one counts as absent and is written again.
+async fn find(connection: &mut Connection, of: Applicant<'_>) -> Result<Option<Waiting>, StoreError> {
+    let found: Option<Found<(String, i64, i64)>> = query_as(
+        "SELECT queue, since, admitted_at FROM certificate_queue WHERE authority = $1 AND hostname = $2 AND project = $3",
+    )
+    .bind(of.authority)
+    .bind(of.hostname.as_str())
+    .bind(of.project.as_str())
+    .fetch_optional(connection)
+    .await?;
+    Ok(found.filter(|found| found.bad.is_none()).map(|found| {
+        let (queue, since, admitted_at) = found.row;
+        Waiting { queue, since: UnixMillis(since), admitted_at: UnixMillis(admitted_at) }
+    }))
+}
+
+/// How many names wait in a queue before one that waits since then.
+async fn ahead(
+    connection: &mut Connection,
+    queue: &str,
+    since: UnixMillis,
+    now: UnixMillis,
+) -> Result<i64, StoreError> {
+    let text = "SELECT COUNT(*) FROM certificate_queue WHERE queue = $1 AND since < $2 AND admitted_at <= $3";
+    let count = query_scalar(text).bind(queue).bind(since.0).bind(now.plus(-LEASE_MILLIS).0);
+    Ok(count.fetch_one(connection).await?)
+}
+
+/// The time that a new row waits since: after all others, whatever the clock says.
+async fn next_since(write: &mut Write) -> Result<UnixMillis, StoreError> {
+    let now = write.now();
+    // A damaged row in the future must not move those after it there.
+    let last: Option<i64> = query_scalar("SELECT MAX(since) FROM certificate_queue WHERE since <= $1")
+        .bind(now.plus(OFFER_AGAIN_MILLIS).0)
+        .fetch_one(write.connection())
+        .await?;
+    Ok(now.max(UnixMillis(last.unwrap_or(0)).plus(1)))
+}
+
+async fn put(
+    write: &mut Write,
+    of: Applicant<'_>,
+    (kind, queue): (QueueKind, &str),
+    since: UnixMillis,
+    admitted_at: UnixMillis,
+) -> Result<(), StoreError> {
+    let values = [
+        ("authority", of.authority.into()),
+        ("hostname", of.hostname.as_str().into()),
+        ("project", of.project.as_str().into()),
+        ("kind", kind.as_str().into()),
+        ("queue", queue.into()),
+        ("since", since.0.into()),
+        ("offered_at", 0_i64.into()),
+        ("admitted_at", admitted_at.0.into()),
+    ];
+    rows::upsert(Table::CertificateQueue, &["authority", "hostname"], &[], values).execute(write.connection()).await?;
+    Ok(())
+}
+
+impl Store {
+    /// Takes a unit of every limit that an order takes from, if it is the name's turn in all of them. Otherwise takes
+    /// none; the name waits in the queue of the limit that has room last.
+    pub(crate) async fn admit(
+        &self,
+        of: Applicant<'_>,
+        demands: &[Demand],
+    ) -> Result<Result<(), (QueueKind, QueuePlace)>, StoreError> {
+        let mut write = self.write().await?;
+        let now = write.now();
+        let waiting = find(write.connection(), of).await?;
+        if waiting.as_ref().is_some_and(|row| row.admitted_at > now.plus(-LEASE_MILLIS)) {
+            return Ok(Ok(())); // it has its units already
+        }
+        let since = match &waiting {
+            Some(row) => row.since,
+            None => next_since(&mut write).await?,
+        };
+        let (mut taken, mut tightest) = (Vec::new(), None::<(UnixMillis, &Demand)>);
+        let mut last = None::<(UnixMillis, i64, &Demand)>;
+        for demand in demands {
+            let free_at = free_by(&mut write, &demand.name, demand.limit).await?;
+            let ahead = ahead(write.connection(), &demand.name, since, now).await?;
+            let at = demand.limit.turn(free_at, ahead, now);
+            if at <= now {
+                let free_at = if demand.takes { demand.limit.take(free_at, now) } else { free_at };
+                let room_from = free_at.plus(-demand.limit.burst.saturating_mul(demand.limit.refill));
+                if tightest.is_none_or(|(latest, _)| room_from > latest) {
+                    tightest = Some((room_from, demand));
+                }
+                taken.extend(demand.takes.then_some((&demand.name, free_at)));
+            } else if last.is_none_or(|(latest, ..)| at > latest) {
+                last = Some((at, ahead, demand));
+            }
+        }
+        let Some((at, ahead, demand)) = last else {
+            // Should the order not be made, the name waits where it would have waited next. One that takes nothing has
+            // nothing to keep: without a row the same name's next application is counted.
+            if let Some((_, demand)) = tightest.filter(|_| !taken.is_empty()) {
+                put(&mut write, of, (demand.kind, &demand.name), since, now).await?;
+            }
+            for (name, free_at) in taken {
+                set_free_at(&mut write, name, free_at).await?;
+            }
+            write.commit().await?;
+            return Ok(Ok(()));
+        };
+        if waiting.is_none_or(|row| row.queue != demand.name || row.admitted_at != UnixMillis::default()) {
+            put(&mut write, of, (demand.kind, &demand.name), since, UnixMillis::default()).await?;
+        }
+        write.commit().await?; // also a repaired limit
+        Ok(Err((demand.kind, QueuePlace { number: ahead + 1, at: Some(at) })))
+    }
+
+    /// The name waits until a gateway is live. It keeps its place if it waits already.
+    pub(crate) async fn wait_for_edge(&self, of: Applicant<'_>) -> Result<(), StoreError> {
+        let mut write = self.write().await?;
+        let since = match find(write.connection(), of).await? {
+            Some(row) => row.since,
+            None => next_since(&mut write).await?,
+        };
+        let queue = queue_name(of.authority, QueueKind::Edge, "");
+        put(&mut write, of, (QueueKind::Edge, &queue), since, UnixMillis::default()).await?;
+        write.commit().await?;
+        Ok(())
+    }
+
+    /// Takes units from all limits or from none; `false` if one has no room. Queues do not matter: what is counted has
+    /// happened.
+    pub(crate) async fn take(&self, demands: &[Demand]) -> Result<bool, StoreError> {
+        let mut write = self.write().await?;
+        let (now, mut taken) = (write.now(), Vec::new());
+        for demand in demands {
+            let free_at = free_by(&mut write, &demand.name, demand.limit).await?;
+            taken.extend(admit(free_at, now, demand.limit).ok().map(|free_at| (&demand.name, free_at)));
+        }
+        let have_room = taken.len() == demands.len();
+        for (name, free_at) in taken.into_iter().filter(|_| have_room) {
+            set_free_at(&mut write, name, free_at).await?;
+        }
+        write.commit().await?; // also a repaired limit
+        Ok(have_room)
+    }
+
+    /// The queues of one kind at an authority with names to make due, and when the limit of each is free; those that have
+    /// room first come first.
+    pub(crate) async fn queues(
+        &self,
+        authority: &str,
+        kind: QueueKind,
+        now: UnixMillis,
+    ) -> Result<Vec<(String, UnixMillis)>, StoreError> {
+        let found: Vec<Found<(String, Option<i64>)>> = query_as(
+            // One step in the index finds the next queue, so that the cost does not grow with the names that wait.
+            "WITH RECURSIVE queues(queue) AS
+                 (SELECT MIN(queue) FROM certificate_queue WHERE authority = $1 AND kind = $2
+                  UNION ALL
+                  SELECT (SELECT MIN(queue) FROM certificate_queue
+                          WHERE authority = $1 AND kind = $2 AND queue > queues.queue)
+                  FROM queues WHERE queues.queue IS NOT NULL)
+             SELECT queues.queue, l.free_at FROM queues LEFT JOIN acme_limits l ON l.name = queues.queue
+             WHERE EXISTS (SELECT 1 FROM certificate_queue w WHERE w.authority = $1 AND w.kind = $2
+                               AND w.queue = queues.queue AND w.admitted_at <= $3 AND w.offered_at <= $4)
+             ORDER BY COALESCE(l.free_at, 0) LIMIT $5",
+        )
+        .bind(authority)
+        .bind(kind.as_str())
+        .bind(now.plus(-LEASE_MILLIS).0)
+        .bind(now.plus(-OFFER_AGAIN_MILLIS).0)
+        .bind(QUEUES_PER_ROUND)
+        .fetch_all(self.reader())
+        .await?;
+        Ok(found.into_iter().map(|found| (found.row.0, UnixMillis(found.row.1.unwrap_or(0)))).collect())
+    }
+
+    /// Makes the first `units` names of a queue due, those that were not lately. Returns how many.
+    pub(crate) async fn offer(
+        &self,
+        authority: &str,
+        queue: &str,
+        units: i64,
+        now: UnixMillis,
+    ) -> Result<usize, StoreError> {
+        let offered: Vec<Found<(String, String)>> = query_as(
+            "UPDATE certificate_queue SET offered_at = $1
+             WHERE authority = $2 AND offered_at <= $3 AND hostname IN
+                 (SELECT hostname FROM certificate_queue WHERE authority = $2 AND queue = $4 AND admitted_at <= $5
+                  ORDER BY since LIMIT $6)
+             RETURNING hostname, project",
+        )
+        .bind(now.0)
+        .bind(authority)
+        .bind(now.plus(-OFFER_AGAIN_MILLIS).0)
+        .bind(queue)
+        .bind(now.plus(-LEASE_MILLIS).0)
+        .bind(units.min(OFFERS_MAX))
+        .fetch_all(self.writer())
+        .await?;
+        for Found { row: (hostname, project), .. } in &offered {
+            query(
+                "UPDATE domains SET due_at = $1
+                 WHERE name = $2 AND project = $3 AND removal IS NULL AND (due_at IS NULL OR due_at > $1)",
+            )
+            .bind(now.0)
+            .bind(hostname)
+            .bind(project)
+            .execute(self.writer())
+            .await?;
+        }
+        Ok(offered.len())
+    }
+
+    /// The places of a project's names at an authority. `limits`: of each kind of queue.
+    pub(crate) async fn queue_places(
+        &self,
+        authority: &str,
+        project: &ProjectUid,
+        limits: impl Fn(QueueKind) -> Limit,
+    ) -> Result<Vec<(String, QueuePlace)>, StoreError> {
+        let now = self.clock.now();
+        let found: Vec<Found<PlaceRow>> = query_as(
+            "SELECT hostname, kind, number, (SELECT free_at FROM acme_limits WHERE name = queue) AS free_at FROM
+                 (SELECT hostname, project, kind, queue, admitted_at,
+                         ROW_NUMBER() OVER (PARTITION BY queue ORDER BY since) AS number
+                  FROM certificate_queue WHERE authority = $1 AND admitted_at <= $3 AND queue IN
+                      (SELECT queue FROM certificate_queue WHERE authority = $1 AND project = $2)) AS places
+             WHERE project = $2",
+        )
+        .bind(authority)
+        .bind(project.as_str())
+        .bind(now.plus(-LEASE_MILLIS).0)
+        .fetch_all(self.reader())
+        .await?;
+        let place = |found: Found<PlaceRow>| {
+            let PlaceRow { hostname, kind, number, free_at } = found.row;
+            let kind: QueueKind = kind.parse().ok()?;
+            let turn = || limits(kind).turn(UnixMillis(free_at.unwrap_or(0)), number - 1, now);
+            Some((hostname, QueuePlace { number, at: (kind != QueueKind::Edge).then(turn) }))
+        };
+        Ok(found.into_iter().filter_map(place).collect())
+    }
+}
+
+/// Ends the waits of a name at all authorities, if it is this project's.
+pub(crate) async fn leave(
+    connection: &mut Connection,
+    hostname: &Hostname,
+    project: &ProjectUid,
+) -> Result<(), StoreError> {
+    query("DELETE FROM certificate_queue WHERE hostname = $1 AND project = $2")
+        .bind(hostname.as_str())
+        .bind(project.as_str())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Ends the wait of a name at one authority: the authority has made the order, or refused it.
+pub(crate) async fn leave_one(
+    connection: &mut Connection,
+    authority: &str,
+    hostname: &Hostname,
+) -> Result<(), StoreError> {
+    query("DELETE FROM certificate_queue WHERE authority = $1 AND hostname = $2")
+        .bind(authority)
+        .bind(hostname.as_str())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Deletes limits that are wholly free again, and rows of names without a domain, which a crash may leave.
+pub(super) async fn tidy(connection: &mut Connection, now: UnixMillis) -> Result<(), StoreError> {
+    query("DELETE FROM acme_limits WHERE CAST(free_at AS BIGINT) < $1").bind(now.0).execute(&mut *connection).await?;
+    query(
+        "DELETE FROM certificate_queue WHERE NOT EXISTS
+             (SELECT 1 FROM domains WHERE name = hostname AND project = certificate_queue.project AND removal IS NULL)",
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}

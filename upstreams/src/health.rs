@@ -1,0 +1,136 @@
+//! Active health checks of addresses.
+//!
+//! Off unless configured. A GET of one path must be answered with 2xx in time: on the port of the upstream in its
+//! protocol, or on another port in clear text, because services often have a separate port for health. A configured
+//! number of consecutive failures takes an address out of the rotation, and a number of successes brings it back. If
+//! all addresses are out, requests are sent anyway, so that a wrong check does no harm.
+
+mod multiplexed;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use super::{DialError, Endpoint, EndpointAddress, Stream, Transport, UpstreamSettings, dial};
+
+/// The start of a status line: `HTTP/1.1 200`.
+const STATUS_BYTES: usize = 12;
+
+/// The request of a health check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// A GET of this path.
+    Get(String),
+    /// gRPC's health check (`grpc.health.v1.Health/Check`) of this service; empty: of the whole server.
+    Grpc(String),
+}
+
+/// The settings of a health check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthCheck {
+    /// The request.
+    pub question: Question,
+    /// The port, if it differs from that of the endpoint.
+    pub port: Option<u16>,
+    /// The pause between two checks.
+    pub every: Duration,
+    /// Time for one check, including the connection.
+    pub timeout: Duration,
+    /// Consecutive failures that take an address out.
+    pub falls: u32,
+    /// Consecutive successes that bring it back.
+    pub rises: u32,
+}
+
+impl HealthCheck {
+    /// Checks one address once and records the result.
+    pub(super) async fn run(&self, endpoint: &Endpoint, settings: &UpstreamSettings) {
+        let healthy = tokio::time::timeout(self.timeout, self.check(endpoint, settings)).await.unwrap_or(false);
+        if endpoint.checked(healthy, self) {
+            tracing::warn!(address = %endpoint.address, healthy, "the health of an upstream address changed");
+        }
+    }
+
+    /// Whether the check succeeds.
+    async fn check(&self, endpoint: &Endpoint, settings: &UpstreamSettings) -> bool {
+        let http2 = matches!(self.question, Question::Grpc(_));
+        let stream = match self.port.and_then(|port| Some((endpoint.address.ip()?, port))) {
+            Some(place) => TcpStream::connect(place).await.map(Stream::Plain).map_err(Into::into),
+            None => dial(&settings.transport, endpoint, http2, self.timeout).await,
+        };
+        let stream = match stream {
+            Ok(stream) => stream,
+            Err(error) => return self.unconnected(endpoint, &error),
+        };
+        let plain_http2 = self.port.is_none() && matches!(settings.transport, Transport::PlainHttp2);
+        let host = self.host(endpoint, settings);
+        match &self.question {
+            Question::Get(path) if plain_http2 => multiplexed::get(stream, &host, path).await.unwrap_or(false),
+            Question::Get(path) => ask_http1(stream, &host, path).await.unwrap_or(false),
+            Question::Grpc(service) => multiplexed::grpc(stream, &host, service).await.unwrap_or(false),
+        }
+    }
+
+    /// The host of the request.
+    fn host(&self, endpoint: &Endpoint, settings: &UpstreamSettings) -> String {
+        if let Some(host) = settings.host.as_ref().and_then(|host| host.to_str().ok()) {
+            return host.to_owned();
+        }
+        match &endpoint.address {
+            EndpointAddress::Tcp(address) => {
+                SocketAddr::new(address.ip(), self.port.unwrap_or(address.port())).to_string()
+            }
+            EndpointAddress::Unix(_) => "localhost".to_owned(),
+        }
+    }
+
+    fn unconnected(&self, endpoint: &Endpoint, error: &DialError) -> bool {
+        if self.port.is_none() {
+            endpoint.record_failure(error);
+        }
+        false
+    }
+}
+
+async fn ask_http1(mut stream: Stream, host: &str, path: &str) -> std::io::Result<bool> {
+    let head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: tollhouse\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).await?;
+    stream.flush().await?;
+    let mut status = [0; STATUS_BYTES];
+    stream.read_exact(&mut status).await?;
+    Ok(status.starts_with(b"HTTP/1.") && status.get(8..10) == Some(b" 2"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::ConnectionLimits;
+
+    #[test]
+    fn consecutive_failures_take_an_address_out_and_successes_bring_it_back() {
+        let check = HealthCheck {
+            question: Question::Get("/".to_owned()),
+            port: None,
+            every: Duration::from_secs(5),
+            timeout: Duration::from_secs(1),
+            falls: 3,
+            rises: 2,
+        };
+        let connections = ConnectionLimits { age: Duration::from_secs(1), requests: 1 };
+        let endpoint =
+            Endpoint::new(SocketAddr::from(([127, 0, 0, 1], 1)).into(), None, connections, Arc::new(Semaphore::new(1)));
+        let now = Duration::from_secs(1);
+        let answers = [false, false, true, false, false, false, true, false, true, true];
+        let up = [true, true, true, true, true, false, false, false, false, true];
+        for (answer, up) in answers.into_iter().zip(up) {
+            endpoint.checked(answer, &check);
+            assert_eq!(endpoint.is_up(now), up);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Records at other names that explain those of the domain: a wildcard that answers for it, or its record with the zone's
+//! name added once more.
+
+use super::zone::Nameserver;
+use super::{Role, Subject, Verification, is_at_or_above, records_of};
+use crate::facts::{DnsAnswer, ServerFacts, Zone};
+use crate::{DnsRecord, DnsReply, RecordData, RecordKind};
+
+/// A label below a domain that should not exist: if it has records, they come from a wildcard.
+const WILDCARD_PROBE_LABEL: &str = "tollhouse-asks-for-wildcards";
+
+impl Verification<'_> {
+    /// The wildcard that the records come from, if the name has no records of its own: then a non-existent name below
+    /// it has the same records.
+    pub(super) async fn wildcard(
+        &self,
+        server: &Nameserver,
+        zone: &Zone,
+        name: &str,
+        kind: RecordKind,
+        seen: &DnsReply,
+    ) -> Option<String> {
+        let Zone::Is(zone) = zone else { return None };
+        let seen = records_of(seen, name);
+        if seen.is_empty() || zone == name {
+            return None;
+        }
+        let probe = format!("{WILDCARD_PROBE_LABEL}.{name}");
+        if records_of(&self.ask(server, &probe, kind).await.ok()?, &probe) != seen {
+            return None;
+        }
+        let mut below = name;
+        while let Some((_, above)) = below.split_once('.').filter(|(_, above)| is_at_or_above(zone, above)) {
+            let owner = format!("*.{above}");
+            if !records_of(&self.ask(server, &owner, kind).await.ok()?, &owner).is_empty() {
+                return Some(owner);
+            }
+            below = above;
+        }
+        None
+    }
+
+    /// The name with its zone added once more, if the CNAME stands there and the name itself has no record: a slip in a
+    /// provider's form.
+    pub(super) async fn doubled(
+        &self,
+        answers: &[ServerFacts],
+        zone: &Zone,
+        servers: &[Nameserver],
+        subject: &Subject<'_>,
+    ) -> Option<String> {
+        let Zone::Is(zone) = zone else { return None };
+        let has_none =
+            |facts: &ServerFacts| facts.cname == DnsAnswer::Nothing && facts.a.is_empty() && facts.aaaa.is_empty();
+        if answers.is_empty() || !answers.iter().all(has_none) {
+            return None;
+        }
+        let doubled = format!("{}.{zone}", subject.name);
+        let reply = self.first(servers, &doubled, RecordKind::Cname, Role::Knows).await.ok()?;
+        let leads_here =
+            |record: &DnsRecord| matches!(&record.data, RecordData::Cname(to) if to == subject.target.as_str());
+        reply.answers.iter().any(|record| record.owner == doubled && leads_here(record)).then_some(doubled)
+    }
+}
