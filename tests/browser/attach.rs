@@ -37,7 +37,7 @@ async fn a_new_user_attaches_a_domain_without_reading_a_manual() {
     browser.click("a.button.main").await;
     browser.reads("Enter the domain or subdomain").await;
     browser.fill("#name", "shop.customer.test").await;
-    browser.reads("This is a subdomain: one CNAME record does it.").await;
+    browser.reads("This is a subdomain: it needs one CNAME record.").await;
     let value = browser.run("return document.querySelectorAll('#check [data-copy]')[1].dataset.copy").await;
     let value = value.as_str().unwrap().to_owned();
     assert!(value.contains(".edge."), "{value}");
