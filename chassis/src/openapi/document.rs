@@ -233,7 +233,7 @@ fn headers(own: &[(&str, &str)]) -> Value {
         ("X-RateLimit-Limit", "The limit that applies."),
         ("X-RateLimit-Remaining", "Requests left in the current window."),
         ("X-RateLimit-Reset", "Unix timestamp at which the limit resets."),
-        ("Retry-After", "Seconds after which a retry is worth it."),
+        ("Retry-After", "Seconds to wait before a retry."),
     ];
     const TEXTS: &[(&str, &str)] =
         &[("WWW-Authenticate", "How to authenticate (RFC 6750)."), ("Allow", "The methods that are allowed here.")];

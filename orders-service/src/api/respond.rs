@@ -26,7 +26,7 @@ pub(crate) fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
         .unwrap_or_default();
     tracing::error!(
         panic = text,
-        "a handler panicked; answered 500. This is a defect: report it with the panic's place, which standard error has"
+        "a handler panicked; answered 500. This is a defect: report it with the panic message from standard error"
     );
     Code::InternalError.refuse().into_response()
 }
