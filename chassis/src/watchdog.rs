@@ -154,7 +154,7 @@ fn check(
         if silent > millis(limits.dead) {
             dead(&stall);
         } else if silent > millis(limits.late) && !one.warned {
-            tracing::warn!(runtime = one.runtime, silent_ms = silent, "a runtime runs no tasks");
+            tracing::warn!(runtime = one.runtime, silent_ms = silent, "a runtime is blocked");
             one.warned = true;
         } else if silent <= millis(limits.late) {
             one.warned = false;

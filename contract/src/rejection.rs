@@ -196,7 +196,7 @@ catalogue! {
         /// The day is used up.
         DailyQuotaExceeded = 429 "daily_quota_exceeded" "The limit of requests per day is reached. Retry after the time in Retry-After, or choose a higher plan.", Client Anywhere;
         /// Too many requests followed a 429.
-        ApiKeyBanned = 429 "api_key_banned" "The API key is banned for a while because requests kept coming after 429. Back off and retry after the time in Retry-After.", Client Anywhere;
+        ApiKeyBanned = 429 "api_key_banned" "The API key is banned for a while because it kept sending after 429. Back off and retry after the time in Retry-After.", Client Anywhere;
         /// Too many failed authentications from one address.
         TooManyAuthFailures = 429 "too_many_auth_failures" "Too many requests without a valid API key came from this address. Retry after the time in Retry-After.", Client Anywhere;
         /// A project, or one visitor of its site, has too many requests in progress at an upstream.

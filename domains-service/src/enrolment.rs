@@ -41,8 +41,8 @@ pub(crate) async fn at_start(
             match credential.as_ref().ok().and_then(|credential| other_use(app, platform, credential)) {
                 Some(what) => {
                     let what_to_do = format!(
-                        "it holds {what}, which no gateway or service may have; write {name}'s own credential into it, or remove \
-                         the file"
+                        "it contains {what}, which no gateway or service may have; write {name}'s own credential \
+                         into it, or remove the file"
                     );
                     refuse(app, &file, &name, ("other_secret", what_to_do));
                 }
@@ -143,13 +143,13 @@ fn in_words(why: &NotEnrolled, kind: Kind, name: &str) -> (&'static str, String)
         NotEnrolled::Revoked => (
             "revoked",
             format!(
-                "it holds a credential that was revoked or replaced; write the present credential of {name} into it (`{add}` \
-                 makes one if it has none), or remove the file"
+                "it contains a revoked or replaced credential; write the present credential of {name} into it \
+                 (`{add}` makes one), or remove the file"
             ),
         ),
         NotEnrolled::Doubled(holder) => (
             "doubled",
-            format!("it holds the credential of {holder}; give {name} a credential of its own, or remove the file"),
+            format!("it contains the credential of {holder}; give {name} a credential of its own, or remove the file"),
         ),
         NotEnrolled::Exists => (
             "replaced",

@@ -174,22 +174,22 @@ pub async fn start_in(
         let mut result = tokio::select! {
             () = shutdown.begun() => Ok(()),
             // The process is started again.
-            Some(ended) = parts.join_next() => ended.context("a listener broke off").and_then(|ended| ended),
+            Some(ended) = parts.join_next() => ended.context("a listener ended unexpectedly").and_then(|ended| ended),
         };
         shutdown.begin();
         health.drain();
         while let Some(ended) = parts.join_next().await {
-            result = result.and(ended.context("a listener broke off").and_then(|ended| ended));
+            result = result.and(ended.context("a listener ended unexpectedly").and_then(|ended| ended));
         }
         for worker in workers {
-            result = result.and(worker.await.context("a worker broke off"));
+            result = result.and(worker.await.context("a worker ended unexpectedly"));
         }
         exporter_end.begin();
         if let Some(exporter) = exporter {
-            result = result.and(exporter.await.context("the exporter of traces broke off"));
+            result = result.and(exporter.await.context("the exporter of traces ended unexpectedly"));
         }
         admin_shutdown.begin();
-        result = result.and(admin.await.context("the admin listener broke off").and_then(|ended| ended));
+        result = result.and(admin.await.context("the admin listener ended unexpectedly").and_then(|ended| ended));
         app.core.store.close().await;
         result
     });
@@ -238,7 +238,7 @@ fn workers(
 
 /// Traces, if anybody collects them.
 fn tracing(config: &Config, registry: &Registry) -> anyhow::Result<(Tracer, Option<Exporter>)> {
-    let help = "Spans of traces, by what became of them.";
+    let help = "Spans of traces, by result.";
     let spans = chassis::metrics::counter_vec(registry, "domains_trace_spans_total", help, &["result"])?;
     Tracer::new(&config.tracing, "domains-service", &spans)
 }

@@ -124,8 +124,8 @@ impl InProgress {
                 self.domains.remove(&broken.id());
                 tracing::error!(
                     error = %broken,
-                    "the task of a domain panicked; retrying when its lease ends. This is a defect: report it with the \
-                     panic's place, which standard error has"
+                    "the task of a domain panicked; retrying when its lease ends. This is a defect: report it with \
+                     the panic message from standard error"
                 );
                 false
             }

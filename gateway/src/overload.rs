@@ -108,7 +108,7 @@ impl Overload {
         let shed = metrics::counter_vec(
             registry,
             "edge_shed_total",
-            "Effects of memory pressure: requests refused, and how often idle connections closed sooner and accepting paused.",
+            "Effects of memory pressure: refused requests, and how often stages 1 and 3 began.",
             &["reason"],
         )?;
         for reason in Shed::ALL {
@@ -117,7 +117,7 @@ impl Overload {
         let stage_shown = metrics::gauge(
             registry,
             "edge_overload_stage",
-            "0: there is memory; 1: idle connections go sooner; 2: requests are refused, lowest plans first; 3: no connection is accepted.",
+            "Memory pressure: 0 none; 1 idle connections close sooner; 2 requests are refused; 3 no connection is accepted.",
         )?;
         Ok(Self { refused: AtomicU8::new(0), budget: Arc::default(), stage_shown, shed })
     }

@@ -268,7 +268,7 @@ fn watchdog(clock: Arc<dyn Clock>) -> std::io::Result<Watchdog> {
         tracing::error!(
             runtime = stall.runtime,
             silent_ms = stall.silent.as_millis(),
-            "a runtime runs no tasks; ending the process"
+            "a runtime is blocked; ending the process so that its supervisor restarts it"
         );
         logged.push(stall.runtime);
     })?;

@@ -265,8 +265,7 @@ impl Follower {
                 self.confirm_registration().await?;
             }
             if accepted.is_some() {
-                self.replica
-                    .end_acceptance("the control plane's database is another one than the one that was accepted");
+                self.replica.end_acceptance("the control plane's database is not the accepted one");
             }
             let body: Option<ErrorBody> = response.json().await.ok();
             let there = body.and_then(|body| serde_json::from_value(body.details?).ok());

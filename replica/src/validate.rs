@@ -61,8 +61,8 @@ pub enum Invalid {
     /// The control plane's database does not have the last applied changes.
     #[error(
         "the control plane's database does not have the changes up to revision {known} that this gateway applied: the \
-         database went back to an earlier state, or it is another one. Put the right database back, or run `tollhouse node \
-         accept` to take what this one holds"
+         database went back to an earlier state, or it is another one. Put the right database back, or run \
+         `tollhouse node accept` to accept this database"
     )]
     History {
         /// The newest applied revision.

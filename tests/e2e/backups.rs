@@ -231,7 +231,7 @@ fn after_an_interrupted_restore_no_process_starts_until_it_is_repeated() {
     // The marker file of the second database cannot be written.
     let in_the_way = platform.path("orders/orders.sqlite.restoring");
     std::fs::create_dir(&in_the_way).unwrap();
-    refused(&platform.command(&["restore", place]), "restored by half");
+    refused(&platform.command(&["restore", place]), "the restore is incomplete");
     refused(&platform.command(&["up", "--http-port", "0", "--https-port", "0", "--admin-port", "0"]), "restore` again");
     std::fs::remove_dir(&in_the_way).unwrap();
     refused(&platform.command(&["up", "--http-port", "0", "--https-port", "0", "--admin-port", "0"]), "restore` again");

@@ -33,7 +33,7 @@ impl Chain {
     pub(super) fn over(&self, now: UnixSeconds) -> Option<String> {
         let signer = self.signers.iter().find(|signer| !signer.valid.contains(&now.0))?;
         let (name, ends) = (&signer.name, moment(UnixSeconds(*signer.valid.end())));
-        Some(format!("{name:?} in its chain is not valid now; it ends at {ends}"))
+        Some(format!("{name:?} in its chain is not valid now; it expires at {ends}"))
     }
 }
 
@@ -45,8 +45,8 @@ fn fault(chain: &[CertificateDer<'static>], signers: &[&CertificateDer<'_>]) -> 
     let bytes: usize = chain.iter().map(|one| one.len()).sum();
     if bytes > CHAIN_BYTES_MAX {
         return Some(format!(
-            "its chain of {} certificates has {bytes} bytes, and clients accept at most {CHAIN_BYTES_MAX}: leave out those \
-             that have not signed it",
+            "its chain of {} certificates has {bytes} bytes, and clients accept at most {CHAIN_BYTES_MAX}: remove \
+             the certificates that are not needed to verify it",
             chain.len()
         ));
     }
@@ -96,7 +96,7 @@ mod tests {
             Chain { signers, fault: None }.over(UnixSeconds(1_000))
         };
         assert_eq!((over(0..=1_000), over(1_000..=9_000)), (None, None));
-        let expected = "\"CN=R1\" in its chain is not valid now; it ends at 1970-01-01T00:16:39Z";
+        let expected = "\"CN=R1\" in its chain is not valid now; it expires at 1970-01-01T00:16:39Z";
         assert_eq!(over(0..=999).as_deref(), Some(expected));
         assert!(over(1_001..=9_000).is_some());
     }
@@ -116,6 +116,6 @@ mod tests {
         let expected = "\"CN=leaf\" in its chain may not sign what it has signed (basic constraints)";
         assert_eq!(by_a_leaf.as_deref(), Some(expected));
         let many = fault(&vec![leaf.clone(); CHAIN_BYTES_MAX / leaf.len() + 1]);
-        assert!(many.unwrap().contains("leave out those that have not signed it"));
+        assert!(many.unwrap().contains("remove the certificates that are not needed to verify it"));
     }
 }

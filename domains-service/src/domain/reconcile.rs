@@ -246,7 +246,7 @@ fn problems(
             ProblemCode::PlanRequired,
             place,
             "The project's plan has no custom domains.",
-            "Choose the Pro plan or above; the domain is then served again by itself.",
+            "Choose the Pro plan or above; the domain is then served again automatically.",
         )),
         None => {}
     }

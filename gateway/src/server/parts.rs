@@ -155,7 +155,7 @@ fn platform_certificate(config: &Config) -> anyhow::Result<Option<Arc<PlatformCe
 
 /// Traces, if an exporter is configured.
 fn tracing(config: &Config, registry: &metrics::Registry) -> anyhow::Result<(Tracer, Option<Exporter>)> {
-    let help = "Spans of traces, by what became of them.";
+    let help = "Spans of traces, by result.";
     let spans = metrics::counter_vec(registry, "edge_trace_spans_total", help, &["result"])?;
     Tracer::new(&config.tracing, "gateway", &spans)
 }

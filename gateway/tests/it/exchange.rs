@@ -95,8 +95,7 @@ fn refused(ask: Ask, status: u16, code: &str, message: &str, fields: &[&str], lo
 
 fn own_cases(world: &World) -> Vec<Own> {
     const MISSING: &str = "Send your API key: Authorization: Bearer <API_KEY>.";
-    const NO_KEY: &str =
-        "This is not a whole API key: it is cut short, or a letter is wrong. A key begins with th_live_ or th_test_.";
+    const NO_KEY: &str = "Incomplete or mistyped API key. Copy it again: it begins with th_live_ or th_test_.";
     const METHOD: &str = "The method is not allowed here; the Allow header lists those that are.";
     let key = |ask: Ask| ask.key(&world.key.text);
     let known = json!({ "quota_limit": 300, "quota_mode": "exact", "api_key_id": world.key.record.id.as_str() });

@@ -283,7 +283,7 @@ async fn certificates_as_people_make_them_are_trusted_or_refused_with_the_cure()
     for (server, trusted, reason) in [
         ("usual", "usual", None),
         ("leaf", "leaf", None),
-        ("usual", "other", Some("made as an authority (CA:TRUE): put this certificate into tls.ca_certificate_file")),
+        ("usual", "other", Some("is a CA certificate (CA:TRUE): put this certificate into tls.ca_certificate_file")),
         ("leaf", "other", Some("from an authority that is not trusted")),
         ("nameless", "nameless", Some("no subjectAltName: make it with -addext subjectAltName=DNS:")),
         ("nameless-leaf", "nameless-leaf", Some("no subjectAltName")),

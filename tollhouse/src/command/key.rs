@@ -95,7 +95,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Key) -> anyhow
             let lagging = lagging(&revoked);
             let revoked = json!({ "id": key, "revoked": true, "lagging": lagging });
             answer(common, &revoked, |_| {
-                waiting(&format!("{key} is refused from now on"), &format!("{key} is revoked"), &lagging)
+                waiting(&format!("every gateway refuses {key} now"), &format!("{key} is revoked"), &lagging)
             });
             Attention::when(!lagging.is_empty())?;
         }

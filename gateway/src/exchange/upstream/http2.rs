@@ -302,6 +302,6 @@ impl Refused {
 fn reason(error: &Error) -> Option<Cow<'static, str>> {
     let cause = error.cause.as_deref()?.downcast_ref::<h2::Error>()?;
     let word = if cause.is_go_away() { "GOAWAY" } else { "RST_STREAM" };
-    let side = if cause.is_remote() { "it sent" } else { "it broke HTTP/2; we sent" };
+    let side = if cause.is_remote() { "it sent" } else { "it violated HTTP/2; we sent" };
     cause.reason().map(|reason| Cow::Owned(format!("{side} {word} {reason:?}")))
 }

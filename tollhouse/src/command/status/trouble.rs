@@ -299,7 +299,7 @@ fn of_service(name: &str, status: Option<&Value>, trouble: &str, kind: &str, fou
 fn failure(name: &str, kind: &str, ago: u64) -> String {
     let what_to_do = match kind {
         "full" | "storage_full" => "free space on its disk",
-        "busy" => "find out what holds its locks, or whether it is overloaded",
+        "busy" => "check its locks and its load",
         "corrupt" => "restore a backup (docs/operator/backup.md)",
         "io" => "check its disk and file system; a PostgreSQL server must be the primary",
         "unreachable" => "start the database server, or repair the network to it",
