@@ -1,7 +1,7 @@
-"""A walk through every operation of the orders API and the statuses it is known by, each answer held to the committed
-description by openapi-core: a second implementation of the same rules, so that a mistake in one is not taken for truth.
+"""Calls every operation of the orders API with every expected status. openapi-core, an independent implementation, checks
+each answer against the committed description.
 
-Unlike a fuzzer it knows what it does, so it sees the answers that only a history of requests leads to.
+Unlike a fuzzer it sends requests in an order, so it gets answers that depend on earlier requests.
 """
 
 import json
@@ -16,12 +16,12 @@ import hooks  # noqa: F401  (names below .localhost are this machine)
 
 PROBLEM = {"Accept": "application/problem+json"}
 
-# It reads application/json by itself; this is JSON too.
+# openapi-core parses application/json; this type is JSON too.
 AS_JSON = Config(extra_media_type_deserializers={"application/problem+json": json.loads})
 
 
 class Walk:
-    """Requests to one version of the API, and what was wrong with the answers."""
+    """Requests to one version of the API, and the faults of the answers."""
 
     def __init__(self, document: Path, base: str, ca: str, key: str):
         description = json.loads(document.read_text())
@@ -36,7 +36,7 @@ class Walk:
         self.wrong: list[str] = []
 
     def ask(self, method: str, path: str, status: int, *, sound: bool = True, **options) -> requests.Response:
-        """One request, which must be answered with this status. `sound`: the request itself fits the description."""
+        """Sends a request and checks the status of its answer. `sound`: the request itself matches the description."""
         request = self.session.prepare_request(requests.Request(method, self.base + path, **options))
         answer = self.session.send(request, verify=self.session.verify)
         name = f"{method} {path} -> {answer.status_code}"
@@ -47,22 +47,22 @@ class Walk:
             if sound:
                 self.contract.validate_request(asked)
             self.contract.validate_response(asked, RequestsOpenAPIResponse(answer))
-        except Exception as error:  # noqa: BLE001  (whatever is wrong is told)
+        except Exception as error:  # noqa: BLE001  (every fault is reported)
             self.wrong.append(f"{name}: {type(error).__name__}: {error}; {error.__cause__ or ''}")
         self.seen.append((method, path, answer.status_code))
         return answer
 
     def without_key(self, method: str, path: str) -> None:
-        """The same request without a key is refused."""
+        """Checks that the same request without a key is refused."""
         self.ask(method, path, 401, headers={"Authorization": None}, sound=False)
 
     def unseen(self) -> list[str]:
-        """Operations whose success was never seen."""
+        """The operations without a successful call."""
         operations = {(method.upper(), path) for path, methods in self.paths.items() for method in methods}
         for method, asked, status in self.seen:
             if status < 300:
                 matches = [path for path in self.paths if re.fullmatch(re.sub(r"{[^}]+}", "[^/]+", path), asked)]
-                # Where a fixed path and one with parameters both match, it was the fixed one.
+                # A fixed path wins over a path with parameters.
                 operations.discard((method, min(matches, key=lambda path: path.count("{"), default="")))
         return sorted(f"{method} {path}" for method, path in operations)
 
@@ -120,7 +120,7 @@ def walk_v2(walk: Walk) -> None:
 
 
 def orders(documents: Path, host: str, ca: str, key: str, known: dict) -> list[str]:
-    """Both versions; what was wrong."""
+    """Calls both versions; returns the faults."""
     wrong = []
     for name, base, way in [
         ("orders-v1.json", f"{host}/v1", lambda walk: walk_v1(walk, known["pending"][0], known["shipped"][0])),
