@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replacement_is_accepted_only_if_it_is_as_good() {
+    fn a_replacement_is_accepted_only_if_clients_trust_it_as_much() {
         let hosts: Vec<Hostname> = vec!["api.p.example".parse().unwrap()];
         let wildcard = ["*.p.example"];
         let good = loaded(&wildcard, 0, 2_000);

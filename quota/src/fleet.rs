@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_only_the_control_plane_knows_is_used_once_it_is_steady() {
+    fn the_control_planes_number_is_used_once_it_is_steady() {
         let mut known = KnownFleet::new(None);
         assert_eq!(known.known(seconds(9)), None);
         known.announce(fleet(1, 0), seconds(10));

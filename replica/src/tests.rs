@@ -213,7 +213,7 @@ fn a_batch_with_one_bad_change_leaves_the_last_good_state() {
 }
 
 #[test]
-fn a_snapshot_without_most_of_what_is_served_is_taken_when_an_operator_accepts_it() {
+fn a_snapshot_without_most_served_hostnames_is_applied_when_an_operator_accepts_it() {
     let directory = tempfile::tempdir().unwrap();
     let replica = replica(directory.path());
     let sites = |count: usize| (0..count).map(|number| site(&format!("{number}.example"), "a")).collect::<Vec<_>>();
@@ -294,7 +294,7 @@ fn an_accepted_snapshot_reports_what_it_adds_and_removes() {
 }
 
 #[test]
-fn certificates_stand_in_the_order_of_their_ends() {
+fn certificates_are_ordered_by_expiry() {
     let directory = tempfile::tempdir().unwrap();
     let file = File::open(&directory.path().join("replica.redb")).unwrap();
     let bundle = |host: &str, ends: i64| {
@@ -369,7 +369,7 @@ fn a_change_is_refused_on_a_full_disk_and_reads_continue() {
 
 /// One that is open elsewhere is not damaged.
 #[test]
-fn a_file_in_use_is_not_set_aside() {
+fn a_file_in_use_is_not_renamed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("replica.redb");
     let first = replica(directory.path());

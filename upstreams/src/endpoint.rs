@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_stands_for_all_its_addresses_and_keeps_them_while_lookups_fail() {
+    async fn a_name_has_all_its_addresses_and_keeps_them_while_lookups_fail() {
         let endpoints = of(&["localhost:7001".parse().unwrap(), "127.0.0.9:1".parse().unwrap()]);
         assert!(endpoints.have_names());
         assert_eq!(endpoints.len(), 1, "nothing is looked up on construction");

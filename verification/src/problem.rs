@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_distinct_and_written_alike_everywhere() {
+    fn codes_are_distinct_and_their_spelling_is_the_same_everywhere() {
         let mut seen = HashSet::new();
         for code in ProblemCode::ALL {
             assert!(seen.insert(code.as_str()), "{code:?}");

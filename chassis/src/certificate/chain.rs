@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_that_clients_refuse_is_known() {
+    fn a_chain_that_clients_refuse_is_detected() {
         let fault = |chain: &[CertificateDer<'static>]| Chain::of(chain).fault;
         let (root, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
         let leaf = params("leaf").signed_by(&key, &Issuer::new(params("root"), root)).unwrap();

@@ -156,7 +156,7 @@ async fn nothing_of_a_transaction_with_a_failed_statement_is_committed() {
 }
 
 #[tokio::test]
-async fn a_caller_that_is_cancelled_while_its_transaction_begins_leaves_none() {
+async fn a_cancelled_caller_leaves_no_open_transaction() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.db");
     let database = Database::open(&path.clone().into(), &migrations()).await.unwrap();

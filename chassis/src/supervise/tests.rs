@@ -47,7 +47,7 @@ async fn a_panic_restarts_one_task_while_others_continue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pauses_double_up_to_a_minute_and_start_anew_after_ten_minutes_without_a_panic() {
+async fn pauses_double_up_to_a_minute_and_reset_after_ten_minutes_without_a_panic() {
     let ((supervisor, _), end) = (supervisor(), Shutdown::new());
     let starts: Arc<Mutex<Vec<Instant>>> = Arc::default();
     supervisor.spawn("fragile", &end, starts.clone(), |starts, _| async move {

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_without_its_redirects_target_serves_by_itself() {
+    fn a_domain_whose_redirect_target_is_gone_serves_the_project() {
         let rule = RedirectRule { to: RedirectTarget::Primary, status: Some(RedirectStatus::Found) };
         let target = node("b.example", Status::Active);
         assert_eq!(destination(Some(&rule), Some(&target)), Some((target.name.clone(), Some(RedirectStatus::Found))));

@@ -183,7 +183,7 @@ mod tests {
 
     // rule: 1.18
     #[test]
-    fn thirty_minutes_without_a_certificate_ask_the_owner_to_act() {
+    fn after_thirty_minutes_without_a_certificate_the_owner_must_act() {
         let issuing = facts(Status::Issuing);
         assert_eq!(next_state(&issuing, &pass(), NOW.plus(30 * MINUTE - 1)).status, Status::Issuing);
         let late = next_state(&issuing, &pass(), NOW.plus(30 * MINUTE));

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_of_one_project_leaves_memory_to_the_others_until_two_checks_have_seen_it() {
+    fn a_burst_of_one_project_leaves_memory_to_others_until_two_checks_have_measured_it() {
         let budget = budget_for(80);
         let project = |number: usize| format!("p{number}").parse::<ProjectUid>().unwrap();
         let count = |project: &ProjectUid| budget.secret.hash_one(project) % PROJECTS as u64;

@@ -436,7 +436,7 @@ async fn an_upstream_connection_serves_many_requests_until_it_dies() {
 
 /// The listener does not read a list as a request for a WebSocket, so the upstream is not asked to switch and must not.
 #[tokio::test]
-async fn a_switch_of_protocols_that_the_upstream_was_not_asked_for_is_502() {
+async fn an_unrequested_switch_of_protocols_is_502() {
     let world = World::start().await;
     let switched = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
     world.blog.next(Act::Answer(switched.as_bytes().to_vec()));

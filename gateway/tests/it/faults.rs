@@ -222,7 +222,7 @@ async fn one_visitor_leaves_permits_of_a_site_to_others() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_is_not_configured_is_503_and_costs_nothing() {
+async fn an_unconfigured_upstream_is_503_and_costs_nothing() {
     let world = World::start().await;
     let lost = Project { upstream: "lost".parse().unwrap(), ..project("demo", Plan::Pro) };
     world.control.put(Entity::Project(lost)).await;
@@ -289,7 +289,7 @@ async fn silent_address() -> (SocketAddr, TcpListener, Vec<TcpStream>) {
 }
 
 #[tokio::test]
-async fn an_address_that_swallows_packets_does_not_hold_up_requests() {
+async fn an_address_that_drops_packets_does_not_delay_requests() {
     let (silent, _listener, _held) = silent_address().await;
     for upstreams_of_http2 in [false, true] {
         let upstream = if upstreams_of_http2 { Upstream::over_http2().await } else { Upstream::start().await };

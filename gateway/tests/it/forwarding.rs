@@ -272,7 +272,7 @@ async fn an_absolute_target_is_forwarded_as_a_path() {
 }
 
 #[tokio::test]
-async fn an_upstream_cannot_speak_for_the_gateway() {
+async fn an_upstream_cannot_set_the_gateways_fields() {
     let world = World::start().await;
     let fields = "Server: secret/1.0\r\nX-RateLimit-Limit: 9\r\nX-RateLimit-Remaining: 9\r\nX-RateLimit-Reset: 9\r\n\
                   RateLimit: \"x\";r=9\r\nRateLimit-Policy: \"x\";q=9\r\nX-Request-Id: forged\r\n\

@@ -178,7 +178,7 @@ async fn a_host_published_while_the_gateway_runs_is_served_at_once() {
 }
 
 #[tokio::test]
-async fn a_public_site_asks_for_no_key_and_takes_every_path_and_method() {
+async fn a_public_site_needs_no_key_and_accepts_every_path_and_method() {
     let world = World::start().await;
     let reply = world.ask(Ask::new("PROPFIND", BLOG, "/any%2Fpath//?x=%0a").body("<xml/>")).await;
     assert_eq!(reply.status, 200);

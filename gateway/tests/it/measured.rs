@@ -33,7 +33,7 @@ fn stranger(turn: u32) -> IpAddr {
 // A20, A24
 // promise: edge.25
 #[tokio::test(flavor = "multi_thread")]
-async fn unknown_names_leave_neither_memory_nor_metrics_behind() {
+async fn unknown_names_use_no_memory_and_create_no_metrics() {
     let names = extent("UNKNOWN_NAMES", 1_000);
     let pair = Pair::single(None).await;
     let place = pair.places()[0];

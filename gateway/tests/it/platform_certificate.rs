@@ -99,7 +99,7 @@ fn series(certificate: &str, reason: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_wrong_certificate_never_replaces_a_good_one() {
+async fn a_wrong_certificate_never_replaces_a_valid_one() {
     let good = pair(&[WILDCARD], -10, 60);
     let world = World::with(|setup| setup.platform = good.clone()).await;
     let broken = (pair(&[WILDCARD], -1, 90).0, good.1.clone());

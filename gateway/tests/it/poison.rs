@@ -110,7 +110,7 @@ async fn snapshots_with_duplicates_are_refused() {
 
 // promise: edge.23
 #[tokio::test]
-async fn certificates_that_need_a_secret_which_is_missing_here_are_refused() {
+async fn certificates_sealed_with_a_missing_secret_are_refused() {
     let mut bundle = bundle(DEMO);
     let another = SealingKey::new(&Secret::new(vec![9; 32])).unwrap();
     bundle.key = SealedKey(another.seal(b"a key", DEMO).unwrap());

@@ -279,7 +279,7 @@ async fn changes_missed_during_an_outage_are_applied_afterwards() {
 }
 
 #[tokio::test]
-async fn a_gateway_too_far_behind_takes_a_snapshot_and_drops_everything_absent_from_it() {
+async fn a_gateway_too_far_behind_applies_a_snapshot_and_drops_everything_absent_from_it() {
     let world = World::start().await;
     let open = world.h2(BLOG).await;
     assert_eq!(open.ask(&Ask::get(BLOG, "/")).await.status, 200);

@@ -13,7 +13,7 @@ fn assert_refused_and_charged(reply: &Reply, status: u16, code: &str, left: i64)
 
 // rule: 4.0.2, 7.404
 #[tokio::test]
-async fn a_path_that_does_not_exist_is_404_for_callers_and_401_for_strangers() {
+async fn an_unknown_path_is_404_with_a_key_and_401_without() {
     let world = World::start().await;
     let mut client = world.tls(DEMO).await;
     let paths =

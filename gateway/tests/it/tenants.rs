@@ -121,7 +121,7 @@ struct Last {
 }
 
 #[tokio::test]
-async fn a_response_that_may_be_followed_by_a_body_it_cannot_have_is_its_connections_last() {
+async fn a_response_with_a_forbidden_body_is_the_last_of_its_connection() {
     let world = World::start().await;
     let last = [
         Last { method: "HEAD", head: "200 OK\r\nContent-Length: 9\r\n" },

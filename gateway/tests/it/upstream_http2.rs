@@ -311,7 +311,7 @@ async fn a_request_that_is_sent_again_keeps_its_trailers() {
 
 /// A request that was begun may have been executed.
 #[tokio::test]
-async fn a_stream_that_is_reset_is_not_sent_again_and_cuts_its_response() {
+async fn a_reset_stream_is_not_retried_and_its_response_is_truncated() {
     let (upstream, mut taken) = H2Upstream::taken().await;
     let world = world(upstream.address, |_| {}).await;
     let ask = Ask::get(BLOG, "/");

@@ -70,7 +70,7 @@ async fn bodies_of_both_directions_arrive_over_tls_as_they_were_sent() {
 
 /// Certificates that must be refused, and servers without TLS, each with the reason that an operator reads.
 #[tokio::test]
-async fn an_untrusted_upstream_is_502_with_a_reason_for_the_operator_alone() {
+async fn an_untrusted_upstream_is_502_with_a_reason_for_operators_only() {
     let stranger = {
         let key = rcgen::KeyPair::generate().unwrap();
         let params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
@@ -170,7 +170,7 @@ async fn a_client_certificate_is_sent_and_reloaded_when_its_file_changes() {
 
 /// A connection that is used all the time ends too when its upstream is no longer trusted.
 #[tokio::test]
-async fn trust_that_is_taken_away_ends_for_connections_in_use() {
+async fn removed_trust_ends_connections_in_use() {
     for http2 in [false, true] {
         let (old, new, files) = (Upstream::start().await, H2Upstream::start(100, H2Request::empty).await, directory());
         let mut config = usual(&["127.0.0.1"]);

@@ -34,7 +34,7 @@ fn two_hundred_requests_in_progress_at_the_limit_are_not_abuse() {
 
 // rule: 8.3, 8.11
 #[test]
-fn the_strike_that_is_too_many_bans_for_a_minute_and_then_longer_each_time() {
+fn one_strike_too_many_bans_for_a_minute_and_each_further_ban_is_longer() {
     let table = table(BanSwitch::On);
     let mut begins = MINUTE;
     for (nth, seconds) in [60, 300, 900, 3_600, 3_600].into_iter().enumerate() {

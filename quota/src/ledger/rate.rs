@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_flow_is_seen_as_it_is() {
+    fn a_steady_rate_is_measured_exactly() {
         for per_second in [5_u32, 50, 5_000] {
             let (rate, now) = after(per_second * 20, Duration::from_secs(1) / per_second);
             let seen = rate.expected_in(now, Duration::from_secs(10));
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_read_out_of_order_does_no_harm() {
+    fn a_clock_read_out_of_order_does_not_change_the_rate() {
         let (mut rate, now) = after(10, Duration::from_millis(10));
         rate.note(now.saturating_sub(Duration::from_millis(50)));
         assert!(rate.expected_in(now, Duration::from_secs(1)) >= 4);

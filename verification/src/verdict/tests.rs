@@ -221,7 +221,7 @@ fn nameservers_that_disagree_are_propagation() {
 }
 
 #[test]
-fn a_nameserver_that_cannot_be_asked_is_a_warning_beside_one_that_answers() {
+fn an_unreachable_nameserver_is_a_warning_if_another_one_answers() {
     let judged = shop(vec![server("ns1", DnsAnswer::Is(TARGET)), server("ns2", DnsAnswer::Failed(NoAnswer::Timeout))]);
     assert_eq!((judged.records, codes(&judged)), (Records::Pass, vec!["DNS_TIMEOUT"]));
     let wrong = shop(vec![server("ns1", DnsAnswer::Nothing), server("ns2", DnsAnswer::Failed(NoAnswer::ServFail))]);

@@ -76,7 +76,7 @@ fn refused(tls: &ServerTls) -> Option<&'static str> {
 }
 
 #[test]
-fn a_pair_that_is_not_as_good_leaves_the_certificate_in_use() {
+fn a_worse_pair_does_not_replace_the_certificate_in_use() {
     let (ours, another) = (authority(), authority());
     let leaf = |names, valid| Leaf { names, valid };
     let (names, all) = (GOOD.names, ["gateway-1", "10.0.0.7", "edge.internal"]);

@@ -163,7 +163,7 @@ fn word(action: &Action) -> String {
 }
 
 #[test]
-fn an_unserved_domain_takes_the_state_that_dns_implies() {
+fn an_unserved_domain_gets_the_state_that_dns_implies() {
     use Status::{ActionRequired, Issuing, PendingDns, PendingOwnership, Propagating};
     for from in [PendingDns, PendingOwnership, Propagating, ActionRequired] {
         given(from).check(PASSES).becomes(Issuing, "setholder domain.verified save publish order");
@@ -212,7 +212,7 @@ fn a_served_domain_is_released_after_two_checks_ten_minutes_apart_and_thirty_day
 }
 
 #[test]
-fn a_certificate_is_ordered_when_it_is_needed_and_the_authorities_may_be_asked() {
+fn a_certificate_is_ordered_when_needed_and_allowed() {
     use Status::{Active, Issuing, Suspended};
     given(Active).whose_certificate_ends_in(30 * DAY + MINUTE).check(PASSES).becomes(Active, "save publish");
     given(Active).whose_certificate_ends_in(30 * DAY).check(PASSES).becomes(Active, "save publish order");

@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_known_by_its_content_type_and_becomes_one_of_grpc() {
+    fn a_call_is_recognised_by_its_content_type_and_translated_to_grpc() {
         for (kind, form, translated) in [
             ("application/grpc-web", Form::Binary, "application/grpc"),
             ("application/grpc-web+proto", Form::Binary, "application/grpc+proto"),

@@ -197,7 +197,7 @@ async fn over_http_2_a_frame_beyond_its_size_ends_the_connection() {
 
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_padding_is_taken_off_or_refused() {
+async fn over_http_2_padding_is_removed_or_refused() {
     hold(padding).await;
 }
 

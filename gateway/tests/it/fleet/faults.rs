@@ -72,7 +72,7 @@ async fn lost_replies_lose_nothing_and_grant_nothing_twice() {
 
 // promise: faults.4
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_is_cut_off_has_its_share_and_the_others_stay_exact() {
+async fn a_disconnected_node_has_its_share_and_the_others_stay_exact() {
     // Patient, so that the other nodes do not seem cut off on a busy machine.
     let limits = [(300, 100_000); 3];
     let fleet = Fleet::in_a_fresh_minute(3, &limits, "on_store_down = \"share\"").await;
@@ -219,7 +219,7 @@ async fn a_killed_and_emptied_store_resets_no_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_is_away_is_named_with_the_next_step_until_it_is_back() {
+async fn an_unreachable_store_is_reported_with_the_next_step_until_it_is_back() {
     let fleet = Fleet::start(1, &[(100, 1_000)], "").await;
     let node = &fleet.nodes[0];
     let trouble = async || {

@@ -77,7 +77,7 @@ impl Pair {
 }
 
 #[test]
-fn a_slow_bucket_asks_for_every_request_and_a_busy_one_holds_a_lease() {
+fn a_slow_bucket_calls_the_store_per_request_and_a_busy_one_holds_a_lease() {
     let mut slow = Pair::new(60, 1_000);
     for _ in 0..20 {
         assert_eq!(slow.spend(), Step::Ask);
@@ -213,7 +213,7 @@ fn a_grant_under_limits_that_changed_meanwhile_is_not_used() {
 }
 
 #[test]
-fn a_refund_after_the_minute_goes_back_to_the_day_alone() {
+fn a_refund_after_the_minute_returns_units_to_the_day_only() {
     let mut pair = Pair::new(2, 1_000);
     let Step::Admit(allowances) = pair.request() else { unreachable!() };
     pair.pass(41 * SECOND);

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn foreign_answers_are_refused() {
+    fn unexpected_answers_are_refused() {
         let answer = |numbers: &[i64]| Value::Array(numbers.iter().copied().map(Value::Int).collect());
         for (numbers, known) in
             [(&[] as &[i64], Reply::Stale), (&[-1], Reply::Displaced), (&[-2], Reply::Evicted), (&[-3], Reply::Crowded)]
