@@ -9,7 +9,7 @@ PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 say() { printf '%s\n' "$*" >&2; }
 fail() { printf '%s\n' "$@" >&2; exit 1; }
 
-# Rust. rustup reads rust-toolchain.toml and fetches that version by itself.
+# Rust. rustup reads rust-toolchain.toml and fetches that version automatically.
 need_rust() {
     if ! command -v cargo >/dev/null && [ -x "$HOME/.cargo/bin/cargo" ]; then
         PATH="$HOME/.cargo/bin:$PATH"

@@ -54,7 +54,7 @@ pub async fn copy(from: &Path, to: &Path) -> anyhow::Result<Contents> {
 }
 
 /// Checks a whole database: every page, index and reference must be valid, and there must be no triggers or views. Ours
-/// have none; they would be foreign SQL that runs with our statements.
+/// have none; they would be SQL of others that runs with our statements.
 ///
 /// # Errors
 /// With SQLite's description of the damage.

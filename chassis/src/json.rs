@@ -1,4 +1,4 @@
-//! Parses foreign JSON more strictly, or more leniently, than serde.
+//! Parses JSON of other programs more strictly, or more leniently, than serde.
 
 use serde::Deserializer;
 use serde::de::{DeserializeOwned, Unexpected};

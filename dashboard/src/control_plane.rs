@@ -71,7 +71,7 @@ pub struct Refused {
     pub status: u16,
     /// The code, as in the catalogue of errors.
     pub code: String,
-    /// What is wrong, and what to do.
+    /// The problem and its fix.
     pub message: String,
 }
 
@@ -112,7 +112,7 @@ pub enum NotSignedIn {
     NotAKey,
     /// The key is unknown, revoked or expired.
     UnknownKey,
-    /// The key has none of the scopes that pages need.
+    /// The key lacks the scopes that pages need.
     NothingToDo,
     /// The link was used already, or has expired.
     LinkSpent,

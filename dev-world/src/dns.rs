@@ -233,7 +233,7 @@ fn data(value: &Value) -> Option<RData> {
         Value::Cname(to) => RData::CNAME(CNAME(fqdn(to)?)),
         Value::Txt(text) => RData::TXT(TXT::new(vec![text.clone()])),
         Value::Caa(flags, tag, value) => {
-            // Raw, so that a test may write what no library would.
+            // Raw bytes, so that a test may write records that no library writes.
             let mut caa = CAA::new_issue(flags & 128 != 0, None, Vec::new());
             caa.reserved_flags = flags & 127;
             caa.tag.clone_from(tag);

@@ -16,7 +16,7 @@ pub struct Origin {
     pub gateway: String,
 }
 
-/// What the names of operators begin with in the audit log.
+/// The prefix of operators' names in the audit log.
 const OPERATOR: &str = "operator:";
 
 /// Who calls.

@@ -1,4 +1,4 @@
-//! What the API takes and answers: each type once, for handlers, for the interface description and for the dashboard.
+//! Requests and answers of the API: each type once, for handlers, the interface description and the dashboard.
 
 mod domain;
 mod overview;
@@ -24,7 +24,7 @@ pub const LABEL_CHARACTERS_MAX: usize = 100;
 /// The longest description of a webhook, in characters.
 pub const DESCRIPTION_CHARACTERS_MAX: usize = 100;
 
-/// How long an old key or secret goes on working after a rotation, in seconds, unless said otherwise.
+/// How long an old key or secret stays valid after a rotation, in seconds, by default.
 pub const OVERLAP_SECONDS: u32 = 86_400;
 
 /// The longest overlap that can be asked for, in seconds.
@@ -329,7 +329,7 @@ contract::message! {
     }
 }
 
-/// A field of a change: absent leaves things as they are, `null` takes them away.
+/// A field of a change: absent keeps the value, `null` removes it.
 #[derive(Default)]
 pub enum Field<T> {
     #[default]

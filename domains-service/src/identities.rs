@@ -126,10 +126,7 @@ mod tests {
         assert_ne!(seed, master.seed(&credential("edge-1", "bb")).unwrap(), "a new credential brings a new key");
         assert_ne!(seed, other.seed(&one).unwrap());
         let sent = serde_json::to_string(&master.generation(&one).unwrap()).unwrap();
-        assert!(
-            !sent.contains(&serde_json::to_string(&master.identity).unwrap()),
-            "what others derive from stays here"
-        );
+        assert!(!sent.contains(&serde_json::to_string(&master.identity).unwrap()), "the secret stays here");
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl World {
     }
 }
 
-/// Starts the service. It runs until `shutdown`, then finishes what is in progress.
+/// Starts the service. It runs until `shutdown`, then finishes requests in progress.
 ///
 /// # Errors
 /// When the database, an address, a resolver or the local authority cannot be used.
@@ -205,7 +205,7 @@ async fn open_store(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<St
     Ok(Store::open(&config.database, clock).await?.with_revocations(revocations))
 }
 
-/// Starts what happens by itself until `shutdown`. `change_log_rows` and `disable_after`: see the settings of these
+/// Starts the background work, until `shutdown`. `change_log_rows` and `disable_after`: see the settings of these
 /// names.
 fn workers(
     app: &Arc<App>,

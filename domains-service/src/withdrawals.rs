@@ -32,7 +32,7 @@ const ROWS_MEASURED_MAX: i64 = 1_000;
 /// Processes that metrics name, the first by name.
 const PROCESSES_NAMED_MAX: usize = 64;
 
-/// Stands for the processes on record while the record is unreadable.
+/// In place of the registered processes while their record is unreadable.
 const RECORD_NOT_READ: &str = "processes on record, which could not be read";
 
 /// Waits up to a second until every gateway process has confirmed `revision`, and ends the confirmed withdrawals. The

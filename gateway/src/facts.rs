@@ -115,7 +115,7 @@ pub(crate) struct Facts {
     pub refused: Option<Rejection>,
     /// Who sent it.
     pub caller: CallerFacts,
-    /// What it costs.
+    /// Its units.
     pub quota: QuotaFacts,
     /// Where it goes.
     pub upstream: UpstreamFacts,

@@ -1,4 +1,4 @@
-//! Load shedding: what the gateway refuses, and in which order, before memory or connections run out.
+//! Load shedding: refuses work in a fixed order before memory or connections run out.
 //!
 //! Four times a second a task compares the process's memory with its limit. From 85 %, idle connections close after
 //! five seconds; from 92 %, requests are refused with 503, those of the lowest plans first; from 95 %, no connection is
@@ -78,7 +78,7 @@ pub(crate) fn refuses(plan: Plan, thousandths: u64, stage: Stage) -> bool {
 }
 
 contract::words! {
-    /// What was shed.
+    /// The kind of shed work.
     enum Shed {
         /// A request was refused with 503.
         Request = "request",

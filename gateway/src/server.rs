@@ -310,7 +310,7 @@ fn server_conf(config: &Config) -> ServerConf {
         // Without it a request costs a few percent less on one thread. But the library then finds runtimes by thread
         // numbers, which are reused if several gateways start and end in one process.
         work_stealing: true,
-        // Our own drain has ended before pingora is told to stop.
+        // Our own drain has ended before pingora stops.
         grace_period_seconds: Some(0),
         graceful_shutdown_timeout_seconds: Some(1),
         ..ServerConf::default()

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::store::Fleet;
 
-/// A node that only the control plane has told of the fleet uses the number once it has not grown for this long:
+/// A node that knows the fleet only from the control plane uses the number once it has not grown for this long:
 /// nodes that start together would otherwise count themselves as the only one.
 const STEADY_AFTER: Duration = Duration::from_secs(3);
 

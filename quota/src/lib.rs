@@ -208,7 +208,7 @@ impl Quota {
         self.0.fleet()
     }
 
-    /// Units spent without the store that it has not been told of, by project, to be saved each second and passed to the
+    /// Units spent without the store and not claimed yet, by project, to be saved each second and passed to the
     /// next process over the data directory. At most [`UNCLAIMED_MAX`] projects.
     pub fn unclaimed(&self) -> BTreeMap<ProjectUid, Unclaimed> {
         let watched = self.0.cache.watched();

@@ -24,7 +24,7 @@ pub const KEYRING: &str = "keyring.sealed";
 pub const USAGE: &str = "usage.json";
 /// The gateways that share the limits over Redis, in the data directory.
 pub const FLEET: &str = "fleet.json";
-/// What was spent without Redis and not claimed yet, in the data directory.
+/// Units spent without Redis and not claimed yet, in the data directory.
 pub const UNCLAIMED: &str = "unclaimed.json";
 /// The number of starts, in the data directory.
 pub const STARTS: &str = "place-starts";

@@ -223,7 +223,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Logs once what is missing while nothing is served.
+    /// Logs once why nothing is served.
     fn warn_unregistered(&self, said: &mut bool) {
         if self.replica.unregistered() == Some(Unregistered::Held) && !std::mem::replace(said, true) {
             tracing::warn!(

@@ -91,7 +91,7 @@ fn applied_changes_survive_a_power_failure() {
     }
 }
 
-/// What every version writes: the kind of entity, its table, its key there, and its value.
+/// The rows that every version writes: the kind of entity, its table, its key there, and its value.
 const STORED: [(&str, &str, &str, &str); 5] = [
     (
         "certificate",
@@ -126,7 +126,7 @@ fn table(name: &str) -> redb::TableDefinition<'_, &'static str, &'static [u8]> {
     redb::TableDefinition::new(name)
 }
 
-// A gateway that is updated, or set back to the version before, goes on with the file that it finds.
+// An updated or downgraded gateway continues with the existing file.
 #[test]
 fn a_file_that_another_version_wrote_is_read() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
 //! Names of handshakes for which there is no certificate: they may be domains whose records became right a moment ago.
-//! The control plane gets them with the reports, a bounded number at a time, and looks at those that it knows.
+//! The control plane gets them with the reports, a bounded number at a time, and checks those that it knows.
 
 use std::collections::HashSet;
 

@@ -199,7 +199,7 @@ async fn the_other_conflicts_of_the_matrix_have_their_texts() {
         return [...document.querySelectorAll('.problem dd code')]
             .some((one) => words.every((some) => one.innerText.includes(some)))";
     let names_it = async || browser.run(said).await.as_bool().unwrap();
-    browser.until("what the authority says names the address", names_it).await;
+    browser.until("the authority's message names the address", names_it).await;
     browser.reads("Failed, will be tried again").await;
     person.inspect("domain-unreachable").await;
 }

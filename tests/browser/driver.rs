@@ -208,7 +208,7 @@ impl Driver {
             if self.was_cut_off().await {
                 self.tell("refresh", json!({})).await;
             }
-            assert!(page.is_none(), "waited in vain until {what}; the page says:\n{}", page.unwrap_or_default());
+            assert!(page.is_none(), "timed out waiting until {what}; the page says:\n{}", page.unwrap_or_default());
             pause.tick().await;
         }
     }

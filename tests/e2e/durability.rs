@@ -134,7 +134,7 @@ async fn a_second_start_has_the_keys_counts_and_domains_of_the_first() {
         let after = ask(&platform, &client).await;
         assert_eq!(after.status(), 200);
         if today() == day {
-            assert_eq!(day_left(&after), before - 1, "the day goes on where it was");
+            assert_eq!(day_left(&after), before - 1, "the day keeps its count");
             break;
         }
         assert!(attempt < 2, "two starts, and each straddled a day");

@@ -154,7 +154,7 @@ async fn a_drained_gateway_is_not_ready_serves_on_and_comes_back(platform: &Plat
     assert!(shown.lines().any(|line| line.starts_with(&format!("{gateway}  ")) && line.contains(process)), "{shown}");
 }
 
-/// The commands that docs/operator/on-call.md gives for the five questions, run as they stand there.
+/// The commands that docs/operator/on-call.md gives for the five questions, run unchanged.
 async fn the_five_questions_are_answered_by_the_documented_commands(platform: &Platform) {
     traffic(platform, &platform.client()).await;
     let page = include_str!("../../docs/operator/on-call.md");

@@ -7,7 +7,7 @@ use contract::key::Scope;
 
 use crate::tree;
 
-/// Stands in for the secret files, which the repository does not contain.
+/// Replaces the secret files, which the repository does not contain.
 pub(crate) const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 /// Reads a file's text as the process `name` does.

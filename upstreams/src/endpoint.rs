@@ -3,8 +3,7 @@
 //! Health is passive, and active if configured ([`HealthCheck`]). An address that refuses connections gets no requests
 //! for a second, then one request tries it again. It is also probed once a second, so that its reported state is
 //! current. If all addresses are down, the one that failed least recently is tried anyway.
-//!
-//! An endpoint given as a name stands for all addresses that the system's resolver returns. Names are looked up in the
+//! An endpoint given as a name means all addresses that the system's resolver returns. Names are looked up in the
 //! background, never while a request waits. If the resolver fails, the known addresses stay.
 
 use std::borrow::Cow;
@@ -136,7 +135,7 @@ impl Endpoint {
         self.failure.lock().as_ref()?.1.reason.clone()
     }
 
-    /// How long ago it was last tried in vain, if it fails.
+    /// How long ago the last attempt failed, if it fails.
     fn tried(&self) -> Option<Duration> {
         let failure = self.failure.lock();
         failure.as_ref().filter(|_| self.is_failing()).map(|(tried, _)| tried.elapsed())

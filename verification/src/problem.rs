@@ -45,7 +45,7 @@ macro_rules! codes {
                 match self { $(Self::$variant => Severity::$severity,)+ }
             }
 
-            /// What is wrong, in one sentence.
+            /// The problem, in one sentence.
             pub fn cause(self) -> &'static str {
                 let cause = match self { $(Self::$variant => concat!($($cause),+),)+ };
                 cause.trim_ascii_start()

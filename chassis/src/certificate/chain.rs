@@ -67,7 +67,7 @@ fn signer_fault(below: usize, signer: &CertificateDer<'_>) -> Option<String> {
             .is_none_or(|most| u32::try_from(below).is_ok_and(|below| below <= most));
     let is_refused = !may_sign && !is_signed_by(signer, signer);
     is_refused.then(|| {
-        format!("{:?} in its chain may not sign what it has signed (basic constraints)", parsed.subject().to_string())
+        format!("{:?} in its chain may not sign certificates (basic constraints)", parsed.subject().to_string())
     })
 }
 
@@ -113,7 +113,7 @@ mod tests {
         let broken = fault(&[leaf.clone(), CertificateDer::from(vec![0; 9])]);
         assert_eq!(broken.as_deref(), Some("cannot parse certificate 2 of its chain"));
         let by_a_leaf = fault(&[other, leaf.clone()]);
-        let expected = "\"CN=leaf\" in its chain may not sign what it has signed (basic constraints)";
+        let expected = "\"CN=leaf\" in its chain may not sign certificates (basic constraints)";
         assert_eq!(by_a_leaf.as_deref(), Some(expected));
         let many = fault(&vec![leaf.clone(); CHAIN_BYTES_MAX / leaf.len() + 1]);
         assert!(many.unwrap().contains("remove the certificates that are not needed to verify it"));

@@ -4,7 +4,7 @@ use std::fmt;
 
 use contract::time::UnixSeconds;
 
-/// What is wrong with a certificate.
+/// The fault of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// A file cannot be read, or chain and key do not belong together: why.
@@ -15,9 +15,9 @@ pub enum FaultKind {
     NotYetValid(UnixSeconds),
     /// It covers these names, and some that are needed are missing.
     Names {
-        /// What it covers.
+        /// The names that it covers.
         found: Vec<String>,
-        /// What it should cover as well.
+        /// The names that it lacks.
         missing: Vec<String>,
     },
     /// Its key is of this kind, which browsers do not accept.

@@ -164,7 +164,7 @@ async fn a_cancelled_caller_leaves_no_open_transaction() {
     let other = crate::sqlite::Sqlite::open(&path).await.unwrap();
     let mut lock = other.write.acquire().await.unwrap();
     sqlx::query("BEGIN IMMEDIATE").execute(&mut *lock).await.unwrap();
-    // It waits for the lock, and the driver goes on with it.
+    // It waits for the lock, and the driver continues the transaction.
     tokio::time::timeout(Duration::from_millis(50), database.write.begin(Begin::Write)).await.unwrap_err();
     sqlx::query("ROLLBACK").execute(&mut *lock).await.unwrap();
     query("INSERT INTO things (id) VALUES (1)").execute(&database.write).await.unwrap();

@@ -1,4 +1,4 @@
-//! The programs of `docs/tenant/identity.md`, as they stand there, verify what a gateway signs.
+//! The programs of `docs/tenant/identity.md`, unchanged, verify a gateway's signatures.
 
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -157,7 +157,7 @@ pub(crate) fn event(kind: &str) -> String {
         "project.changed" => "Project changed",
         "project.deployed" => "Project deployed",
         "dashboard.signed_in" => "Signed in to the dashboard",
-        // A kind that has no words yet still says what it is.
+        // A kind without words shows its name.
         other => return other.replace(['.', '_'], " "),
     };
     words.to_owned()

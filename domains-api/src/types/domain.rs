@@ -1,4 +1,4 @@
-//! A domain and all that hangs on it.
+//! A domain with its records, problems, checks and certificate.
 
 use contract::hostname::Hostname;
 use contract::project::ProjectId;
@@ -104,11 +104,11 @@ contract::words! {
 }
 
 contract::words! {
-    /// What a record is for.
+    /// The purpose of a record.
     pub enum RecordPurpose {
-        /// To lead visitors here.
+        /// Sends visitors here.
         Traffic = "traffic",
-        /// To prove whose the name is.
+        /// Proves ownership of the name.
         Ownership = "ownership",
     }
 }
@@ -121,7 +121,7 @@ contract::message! {
         fqdn: String = "Its whole name.";
         value: String = "Its value.";
         ttl: u32 = "Its time to live in seconds.";
-        purpose: RecordPurpose = "What it is for.";
+        purpose: RecordPurpose = "The purpose of the record.";
         state: RecordState = "The result of the last check.";
     }
 }

@@ -85,7 +85,7 @@ impl Policy {
     }
 }
 
-/// What an order needs of the check that allows it.
+/// The facts of the check that an order needs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Permitted {
     /// Authorities that may issue, best first, with the methods they may use.
@@ -302,7 +302,7 @@ fn may_order(domain: &Domain, reason: Reason, now: UnixSeconds) -> bool {
     let certificate = &domain.certificate;
     let is_needed = certificate.renew_at.is_none_or(|at| at <= now) || !certificate.is_valid(now);
     let is_time = certificate.next_attempt_at.is_none_or(|at| at <= now);
-    // An owner's request does not override an authority's rate limit. A queue decides by itself whose turn it is.
+    // An owner's request does not override an authority's rate limit. A queue decides the order itself.
     let is_limited = certificate.rate_limited_until.is_some_and(|until| until > now);
     is_needed && (is_time || certificate.queued || (reason == Reason::Requested && !is_limited))
 }

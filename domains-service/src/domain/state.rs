@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(next_state(&issuing, &pass(), NOW.plus(30 * MINUTE - 1)).status, Status::Issuing);
         let late = next_state(&issuing, &pass(), NOW.plus(30 * MINUTE));
         assert_eq!((late.status, late.delayed, late.may_issue), (Status::ActionRequired, true, true));
-        // It stays so by itself, and a check that the owner requests starts over.
+        // It stays so, and a check that the owner requests starts again.
         let stuck = StateFacts { delayed: true, ..facts(Status::ActionRequired) };
         assert_eq!(next_state(&stuck, &pass(), NOW).status, Status::ActionRequired);
         assert_eq!(next_state(&facts(Status::ActionRequired), &pass(), NOW).status, Status::Issuing);

@@ -325,6 +325,6 @@ async fn a_websocket_carries_megabytes_both_ways_at_once() {
     });
     let mut came = vec![0; sent.len()];
     within(reading.read_exact(&mut came)).await.unwrap();
-    assert!(came == sent, "what came back is what was sent");
+    assert!(came == sent, "the response body equals the request body");
     drop(sending.await.unwrap());
 }

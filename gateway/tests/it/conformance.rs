@@ -170,10 +170,10 @@ impl Case {
         match (&self.instead, &self.or) {
             (Some(_), _) if kept => Err("the difference is gone"),
             (Some(instead), _) if !instead.is(seen, self.is_last()) => {
-                Err("neither what is demanded nor the difference")
+                Err("neither the required reaction nor the known difference")
             }
             (None, Some(or)) if !kept && !or.is(seen, false) => Err("neither of both"),
-            (None, None) if !kept => Err("not what is demanded"),
+            (None, None) if !kept => Err("not the required reaction"),
             _ => Ok(()),
         }
     }

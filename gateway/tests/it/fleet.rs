@@ -220,7 +220,7 @@ impl Fleet {
     pub(super) async fn serves(&self, number: usize) {
         let node = &self.nodes[number];
         node.is_ready().await;
-        eventually("the gateway knows what is published", async || {
+        eventually("the gateway has applied all changes", async || {
             (node.admin.metric("edge_replica_revision").await >= self.control.revision()).then_some(())
         })
         .await;

@@ -74,7 +74,7 @@ async fn flood(pair: &Pair, first: Vec<u8>, rounds: u32, round: impl Fn(u32) -> 
         }
     }
     // Requests in progress end; an open connection is measured with its memory.
-    let ended = eventually("what the gateway makes of it", async || {
+    let ended = eventually("the gateway's reaction", async || {
         let over = reading.is_finished();
         (over || sent.is_ok()).then_some(over)
     })

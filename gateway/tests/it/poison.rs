@@ -39,7 +39,7 @@ async fn assert_survives(reason: Option<&str>, lies: Vec<(&str, String)>) {
         world.control.lie_next(lie.replace(&NEXT.to_string(), &(world.control.revision() + 1).to_string()));
         let streams = world.control.asked_after().len();
         world.control.cut();
-        eventually("the lie to be told and another stream to be asked for", async || {
+        eventually("the wrong change to be sent and another stream to be requested", async || {
             assert_eq!(client.ask(&world.list()).await.status, 200, "{what}");
             (world.control.asked_after().len() >= streams + 2).then_some(())
         })

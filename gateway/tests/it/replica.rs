@@ -115,7 +115,7 @@ async fn refusal(world: &World) -> Option<String> {
 }
 
 async fn refuses(world: &World) -> String {
-    eventually("what the control plane holds is refused", async || refusal(world).await).await
+    eventually("the control plane's state is refused", async || refusal(world).await).await
 }
 
 async fn follows(world: &World) {
@@ -315,7 +315,7 @@ async fn a_change_that_comes_twice_is_applied_once() {
     world.control.say(&change(3, Effect::Put(Entity::Project(limited("demo", 9, 1_000)))));
     world.control.put(site("a.tollhouse.localhost", "blog")).await;
     assert_eq!(world.ask(world.list()).await.number("x-ratelimit-limit"), 9);
-    assert_eq!(world.control.asked_after(), [0], "the stream goes on");
+    assert_eq!(world.control.asked_after(), [0], "the stream continues");
 }
 
 // promise: faults.27

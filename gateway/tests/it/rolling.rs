@@ -88,7 +88,7 @@ async fn a_killed_gateway_fails_only_its_requests_in_progress() {
     let mut losers: Vec<usize> = outcome.failed.iter().map(|(worker, _)| *worker).collect();
     losers.sort_unstable();
     losers.dedup();
-    assert_eq!(losers.len(), outcome.failed.len(), "somebody lost more than one request: {outcome}");
+    assert_eq!(losers.len(), outcome.failed.len(), "a worker lost more than one request: {outcome}");
 }
 
 /// The balancer, shared by all parts of the test.

@@ -165,7 +165,7 @@ async fn a_browsers_preflight_needs_no_key_and_costs_nothing() {
         assert_eq!(
             reply.header("access-control-allow-headers"),
             Some("authorization,x-requested-with,sentry-trace"),
-            "what a page asks for"
+            "a preflight of a page"
         );
         assert_eq!(reply.header("access-control-max-age"), Some("600"));
         let depends_on = "Origin, Access-Control-Request-Method, Access-Control-Request-Headers";

@@ -39,7 +39,7 @@ fn name(number: u32) -> String {
 }
 
 /// The environment's value for a long run, if any.
-#[expect(clippy::disallowed_methods, reason = "a bench chooses what it measures")]
+#[expect(clippy::disallowed_methods, reason = "a benchmark chooses what it measures")]
 fn chosen(variable: &str) -> Option<String> {
     std::env::var(variable).ok()
 }

@@ -239,7 +239,7 @@ async fn websockets_have_limits_of_their_own() {
     world.end().await;
 }
 
-/// An upstream that accepts one WebSocket, sends a part of a frame, and the rest of it when it is told to. Then it reports
+/// An upstream that accepts one WebSocket, sends a part of a frame, and the rest on a signal. Then it reports
 /// everything that it received.
 async fn talks() -> (std::net::SocketAddr, oneshot::Sender<()>, oneshot::Receiver<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

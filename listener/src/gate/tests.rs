@@ -1,4 +1,4 @@
-//! What the gate releases, and when.
+//! The bytes that the gate releases, and when.
 
 use proptest::prelude::*;
 

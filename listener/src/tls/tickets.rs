@@ -1,4 +1,4 @@
-//! Session tickets that every node of the fleet can decrypt and that expire by themselves.
+//! Session tickets that every node of the fleet can decrypt and that expire at a fixed time.
 //!
 //! All nodes share a secret seed. Time is divided into epochs of six hours, and the key of an epoch is derived from the
 //! seed and the epoch's number, so nodes agree without communication. A ticket is encrypted with the key of its epoch

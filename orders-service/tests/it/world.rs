@@ -286,7 +286,7 @@ pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let mut pause = tokio::time::interval(Duration::from_millis(20));
     pause.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     while !holds().await {
-        assert!(Instant::now() < deadline, "waited in vain until {what}");
+        assert!(Instant::now() < deadline, "timed out waiting until {what}");
         pause.tick().await;
     }
 }

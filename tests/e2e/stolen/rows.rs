@@ -83,7 +83,7 @@ pub(super) const GATEWAY: &[Row] = &[
         with: "what passes through it meanwhile",
         until: "everything that it serves, API keys among it, which it can use as their owners can; passes of operators who \
                 ask it, which open its own admin listener and no other; sessions of the dashboard",
-        afterwards: "everybody signs in to the dashboard again; owners replace the API keys that passed through it",
+        afterwards: "all users sign in to the dashboard again; owners replace the API keys that passed through it",
         tried: &[
             (Try::SignWithPresentedKey, true, false),
             (Try::PresentedKeyAtAnotherGateway, true, true),

@@ -44,7 +44,7 @@ pub enum Key {
         #[arg(long, default_value_t = 86_400)]
         overlap_seconds: u32,
     },
-    /// Refuse a key for good, on every gateway within a second.
+    /// Refuse a key permanently, on every gateway within a second.
     Revoke {
         /// The project.
         project: ProjectId,

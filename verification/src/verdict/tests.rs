@@ -237,7 +237,7 @@ fn an_apex_passes_only_with_our_addresses() {
     for foreign in [&[EDGE, "198.51.100.7"][..], &[EDGE, "2001:db8::7"], &["198.51.100.7"], &["2001:db8::7"]] {
         let judged = apex(vec![addressed("ns1", foreign)]);
         assert_eq!((judged.records, codes(&judged)), (Records::Wrong, vec!["DNS_APEX_ADDRESS_MISMATCH"]));
-        assert!(!judged.problems[0].observed.contains(&EDGE.to_owned()), "only what is foreign is named");
+        assert!(!judged.problems[0].observed.contains(&EDGE.to_owned()), "only addresses of others are named");
     }
     let missing = apex(vec![server("ns1", DnsAnswer::Nothing)]);
     assert!(missing.problems[0].fix.contains("ALIAS"), "{:?}", missing.problems);

@@ -93,7 +93,7 @@ fn a_worse_pair_does_not_replace_the_certificate_in_use() {
     for (case, found, expected) in [
         ("renewed", leaf(names, (0, 200)).of(&ours), None),
         ("more names", leaf(&all, (0, 200)).of(&ours), None),
-        ("made anew on purpose, ending earlier", leaf(names, (0, 50)).of(&ours), None),
+        ("made again on purpose, expiring earlier", leaf(names, (0, 50)).of(&ours), None),
         ("an older one that ends earlier", leaf(names, (-20, 50)).of(&ours), Some("ends_earlier")),
         ("expired", leaf(names, (-5, -1)).of(&ours), Some("expired")),
         ("not valid yet", leaf(names, (1, 200)).of(&ours), Some("not_yet_valid")),

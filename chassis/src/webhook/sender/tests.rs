@@ -31,7 +31,7 @@ impl Lookup for Scripted {
     }
 }
 
-/// Loopback stands for the internet here; everything else is forbidden.
+/// Loopback counts as the internet here; everything else is forbidden.
 fn only_this_machine(address: IpAddr) -> bool {
     address == IpAddr::V4(Ipv4Addr::LOCALHOST)
 }

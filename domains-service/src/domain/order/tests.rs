@@ -100,7 +100,7 @@ fn a_round_without_a_certificate_updates_the_domain() {
         assert_eq!(domain.problems[0].retry_at, next.map(later), "{code:?}");
         assert_eq!(certificate.rate_limited_until, limited_for.map(later), "{code:?}");
         assert_eq!(words(&actions), written, "{code:?}");
-        assert_eq!(domain.status, Status::Issuing, "what is served, or is not, stays");
+        assert_eq!(domain.status, Status::Issuing, "the status stays");
         // The same wait again is no news.
         let mut round = Round::begin(&domain.certificate);
         let again = if next.is_none() { QUEUED } else { away(90, 1) };

@@ -227,13 +227,13 @@ fn a_certificate_is_ordered_when_needed_and_allowed() {
     given(Issuing).limited_for(MINUTE).asked().check(PASSES).becomes(Issuing, "save publish");
     given(Issuing).queued().check(PASSES).becomes(Issuing, "save publish order");
     let ordered = given(Issuing).check(PASSES).becomes(Issuing, "save publish order");
-    assert!(ordered.due_at <= Some(NOW.plus(LEASE_MILLIS)), "another worker goes on should this one die");
+    assert!(ordered.due_at <= Some(NOW.plus(LEASE_MILLIS)), "another worker continues if this one dies");
 }
 
 #[test]
 fn a_name_loses_its_place_in_a_queue_when_its_records_do_not_pass() {
     use Status::{ActionRequired, Issuing, PendingDns, Suspended};
-    // A worker that died during an order has left a place without a word of it in the domain.
+    // A worker that died during an order has left a queue position that the domain does not mention.
     given(Issuing).check(NO_RECORD).becomes(PendingDns, "leavequeue domain.unverified save publish");
     let gone =
         given(Issuing).queued().check(NO_RECORD).becomes(PendingDns, "leavequeue domain.unverified save publish");
@@ -318,5 +318,5 @@ fn the_project_that_loses_a_name_is_not_served() {
     let lost = lost.unwrap();
     assert_eq!((lost.status, lost.primary), (Status::PendingOwnership, false));
     assert_eq!(lost.certificate, CertificateState::default());
-    assert!(lost.due_at.is_some(), "it is told soon how to prove the name");
+    assert!(lost.due_at.is_some(), "the owner soon sees how to prove the name");
 }

@@ -56,7 +56,7 @@ fn tables(asks: &Asks<'_>) -> Vec<Case> {
         ),
         case("a field larger than the table", "4.4", with(asks, 1, &large(5_000)), Served(&[1])),
         case(
-            "what a refused request adds counts",
+            "entries of a refused request count",
             "RFC 9113 4.3",
             [headers(1, &malformed, true), with(asks, 3, &[NEWEST])].concat(),
             Served(&[3]),

@@ -58,7 +58,7 @@ async fn lost_replies_lose_nothing_and_grant_nothing_twice() {
         }
         outcome.only(&[200, 429, 503]);
         assert!(outcome.admitted.values().all(|admitted| *admitted <= 1_000), "{outcome:?}");
-        eventually("Redis holds what was admitted", async || {
+        eventually("Redis has all admitted requests", async || {
             (fleet.day_charged(tenant) == u64::from(outcome.total())).then_some(())
         })
         .await;
@@ -125,7 +125,7 @@ async fn a_silent_network_delays_only_the_first_requests() {
     outcome.only(&[200]);
     fleet.proxies[0].swallow(false);
     all_are_back(&fleet).await;
-    eventually("Redis holds what was let through", async || {
+    eventually("Redis has all admitted requests", async || {
         (fleet.day_charged(0) >= u64::from(outcome.total())).then_some(())
     })
     .await;
@@ -162,7 +162,7 @@ async fn a_frozen_store_causes_no_error_and_counts_right_when_it_thaws() {
         thawed.elapsed()
     );
     outcome.add(fleet.burst(0, 500).await);
-    eventually("the day holds what was admitted meanwhile", async || {
+    eventually("the day has all requests admitted meanwhile", async || {
         (fleet.day_charged(0) == u64::from(outcome.total())).then_some(())
     })
     .await;
@@ -212,7 +212,7 @@ async fn a_killed_and_emptied_store_resets_no_limit() {
     outcome.add(fleet.burst(0, 1_500).await);
     outcome.only(&[200, 429, 503]);
     assert!(outcome.admitted.values().all(|admitted| *admitted <= 600), "{outcome:?}");
-    eventually("Redis holds what was admitted", async || {
+    eventually("Redis has all admitted requests", async || {
         (fleet.day_charged(0) == u64::from(outcome.total())).then_some(())
     })
     .await;

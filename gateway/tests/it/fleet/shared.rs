@@ -55,7 +55,7 @@ async fn a_higher_plan_and_a_revoked_key_take_effect_on_every_node() {
         everywhere(&fleet, Effect::Remove(fleet.tenants[tenant].key.entity().name())).await;
         fleet.burst(tenant, 30).await.only(&[401]);
         if outcome.admitted.len() == 1 && outcome.admitted.keys().eq(more.admitted.keys()) {
-            assert_eq!((outcome.total(), more.total()), (20, 280), "what was used stays used: {outcome:?} {more:?}");
+            assert_eq!((outcome.total(), more.total()), (20, 280), "counts so far are kept: {outcome:?} {more:?}");
             return;
         }
         seen.push((outcome, more));

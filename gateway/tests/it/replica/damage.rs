@@ -41,7 +41,7 @@ async fn a_damaged_file_is_moved_aside_and_the_gateway_starts_empty() {
         assert_eq!(world.ask(world.list()).await.status, 200, "{damage}");
         let kept = ["place", "replica.redb"].map(|name| world.data(&format!("{name}.damaged")));
         for file in &kept {
-            assert!(std::fs::read(file).unwrap() == bytes, "{damage}: {} is what was found", file.display());
+            assert!(std::fs::read(file).unwrap() == bytes, "{damage}: {} has the damaged contents", file.display());
         }
         for name in ["place", "replica.redb"] {
             world.admin.counts(&format!("edge_damaged_file{{file=\"{name}\"}}"), 1).await;
@@ -70,7 +70,7 @@ fn with_bytes_changed(good: &[u8], is_its: impl Fn(&[u8], &[u8]) -> bool) -> Vec
 
 async fn is_set_aside(world: &World) {
     let damaged = world.data("replica.redb.damaged");
-    eventually("the damaged file is set aside", async || damaged.exists().then_some(())).await;
+    eventually("the damaged file is renamed", async || damaged.exists().then_some(())).await;
     world.admin.counts("edge_damaged_file{file=\"replica.redb\"}", 1).await;
     std::fs::remove_file(damaged).unwrap();
 }

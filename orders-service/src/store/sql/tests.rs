@@ -223,7 +223,7 @@ async fn an_import_that_was_reported_as_failed_adds_nothing_later() {
     let store = OrderStore::open(&path.clone().into()).await.unwrap();
     let refused = store.import_within(std::time::Duration::ZERO, &demo(), orders(1..10)).await;
     assert!(matches!(&refused, Err(ImportError::Store(error)) if error.kind == FaultKind::Busy), "{refused:?}");
-    // Closing writes what is queued.
+    // Closing writes queued changes.
     store.close().await;
     let store = OrderStore::open(&path.into()).await.unwrap();
     assert_eq!(store.batch(&demo(), None, 100).await.unwrap(), []);

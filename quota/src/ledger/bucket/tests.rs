@@ -222,7 +222,7 @@ fn a_new_generation_of_a_place_begins_a_new_sequence_and_units_of_the_old_one_st
     let first = Statement { node: again, ..statement(1, 1, Claim::NOTHING, 1, limits) };
     let executed = execute(&mut bucket, &first, &around(NOW));
     assert_eq!((executed.granted, executed.own_day, executed.day_charged, executed.nodes), (1, 1, 6, 1));
-    assert_eq!(executed.held_elsewhere, 0, "what the old generation held cannot be recalled");
+    assert_eq!(executed.held_elsewhere, 0, "units of the old generation cannot be recalled");
     let late = statement(1, 10, claim(MINUTE, 5, 5, 0), 9, limits);
     assert_eq!(bucket.apply(&late, &around(NOW)), Reply::Displaced);
     let forgot = NodeId { generation: Generation { stay: 1, ..again.generation }, ..again };

@@ -387,7 +387,7 @@ fn a_restarted_node_claims_only_units_that_are_not_charged_yet() {
         "all of it is charged to the old generation"
     );
     for _ in 0..held {
-        assert!(matches!(pair.spend(), Step::Admit(_)), "what was granted is charged, so it may be spent");
+        assert!(matches!(pair.spend(), Step::Admit(_)), "granted units are charged, so they may be spent");
     }
     assert_eq!(pair.node.claim().day_units(), 0);
     assert_eq!(pair.spend(), Step::Ask);

@@ -113,7 +113,7 @@ async fn unclaimed_units_can_be_read_at_any_time() {
         let project = format!("p{number}").parse().unwrap();
         assert!(quota.charge(&project, limits(60, 1_000), &key(1)).await.is_ok());
     }
-    // What each heartbeat does.
+    // The action of each heartbeat.
     let ends = std::sync::atomic::AtomicBool::new(false);
     let told = std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -29,7 +29,7 @@ pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> 
         tokio::time::sleep(POLL_INTERVAL).await;
         gateways.extend(by_name(client.every_edge(&Method::GET, PATH).await));
     }
-    // Gateways know nothing of credentials: what was revoked since is found by people alone.
+    // Gateways do not know credentials, so only people can find those that were revoked since.
     let credentials = credentials::good(client).await;
     let all = json!({ "gateways": gateways, "good_credentials": credentials.as_ref().ok() });
     answer(common, &all, readable);
