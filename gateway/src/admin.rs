@@ -118,7 +118,7 @@ async fn status(State(view): State<View>) -> Json<Value> {
         "version": env!("CARGO_PKG_VERSION"),
         "revision": pipeline.replica.revision(),
         "replica_refuses": pipeline.replica.refusal(),
-        "certificates_set_aside": pipeline.replica.set_aside(CERTIFICATES_SHOWN),
+        "unusable_certificates": pipeline.replica.unusable(CERTIFICATES_SHOWN),
         "unregistered": pipeline.replica.unregistered().map(Unregistered::as_str),
         "ready": view.live.health.is_ready(),
         "now": view.fleet_clock.now_seconds(),

@@ -277,9 +277,9 @@ impl Follower {
     /// Applies a snapshot.
     pub(super) async fn replace(&self, entities: Vec<Entity>, position: Position) -> anyhow::Result<()> {
         let count = entities.len();
-        let aside = self.written(move |replica| replica.replace(&entities, position)).await?;
+        let unusable = self.written(move |replica| replica.replace(&entities, position)).await?;
         self.watcher.replaced();
-        self.report_set_aside(&aside);
+        self.report_unusable(&unusable);
         tracing::info!(revision = position.revision.0, entities = count, "replaced the replica with a snapshot");
         Ok(())
     }
@@ -305,11 +305,11 @@ impl Follower {
         let (changes, done) = self.written(applied).await?;
         self.watcher.applied(&changes);
         self.watcher.retired(&done.retired);
-        self.report_set_aside(&done.set_aside);
+        self.report_unusable(&done.unusable);
         Ok(())
     }
 
-    fn report_set_aside(&self, certificates: &[Unusable]) {
+    fn report_unusable(&self, certificates: &[Unusable]) {
         for certificate in certificates {
             self.watcher.refused(Unusable::REASON);
             certificate.log();

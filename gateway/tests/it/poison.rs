@@ -141,11 +141,11 @@ fn unusable() -> Vec<(&'static str, CertificateBundle)> {
 }
 
 /// The certificates that the gateway reports as skipped.
-async fn set_aside(world: &World) -> Vec<(String, String)> {
+async fn unusable_certificates(world: &World) -> Vec<(String, String)> {
     let (_, status) = world.admin.get("/status").await;
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     let word = |certificate: &serde_json::Value, field: &str| certificate[field].as_str().unwrap().to_owned();
-    let listed = status["certificates_set_aside"].as_array().unwrap().iter();
+    let listed = status["unusable_certificates"].as_array().unwrap().iter();
     listed.map(|certificate| (word(certificate, "hostname"), word(certificate, "reason"))).collect()
 }
 
@@ -157,7 +157,7 @@ async fn an_unusable_certificate_is_skipped_and_all_other_changes_are_applied() 
     let certificates = unusable();
     for (number, (why, bad)) in (1..).zip(&certificates) {
         world.control.put(Entity::Certificate(bad.clone())).await;
-        let listed = set_aside(&world).await;
+        let listed = unusable_certificates(&world).await;
         assert!(listed.len() == 1 && listed[0].0 == SHOP && listed[0].1.contains(why), "{why}: {listed:?}");
         assert_eq!(world.ask(shop.clone()).await.status, 200, "{why}: with the certificate from before");
         world.admin.counts("edge_replica_refused_total{reason=\"certificate\"}", number).await;
@@ -182,9 +182,9 @@ async fn an_unusable_certificate_is_skipped_and_all_other_changes_are_applied() 
     world.stopped().await.expect("a clean end");
     world.run().await;
     world.is_ready().await;
-    assert_eq!(set_aside(&world).await[0].0, SHOP);
+    assert_eq!(unusable_certificates(&world).await[0].0, SHOP);
     world.control.put(certificate(SHOP)).await;
-    assert_eq!(set_aside(&world).await, []);
+    assert_eq!(unusable_certificates(&world).await, []);
     assert_eq!(world.ask(shop).await.status, 200);
 }
 

@@ -206,7 +206,7 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
     for fault in items(edge, "/platform_certificate_faults").chain(items(edge, "/listener_certificate_faults")) {
         found.push(format!("gateway {name}: {}", fault.as_str().unwrap_or("?")));
     }
-    for refused in items(edge, "/certificates_set_aside") {
+    for refused in items(edge, "/unusable_certificates") {
         found.push(format!(
             "gateway {name} cannot use the newest certificate of {} and keeps the previous one: {}",
             text(refused, "hostname"),
