@@ -102,7 +102,7 @@ struct ZoneFile {
 }
 
 impl ZoneFile {
-    fn note(&self, name: &str, kind: RecordType, server: u8) {
+    fn log_query(&self, name: &str, kind: RecordType, server: u8) {
         let mut log = self.log.lock();
         if log.1 < QUESTIONS_LOGGED_MAX {
             log.1 += 1;
@@ -256,7 +256,7 @@ impl RequestHandler for Nameserver {
         };
         let name = info.query.name().to_string();
         let name = name.trim_end_matches('.').to_ascii_lowercase();
-        self.zones.note(&name, info.query.query_type(), self.number);
+        self.zones.log_query(&name, info.query.query_type(), self.number);
         let Some(answer) = self.answer(&self.zones.now(), &name, info.query.query_type()) else {
             return nothing_sent(metadata);
         };

@@ -88,7 +88,7 @@ impl Follower {
         let _ = tokio::time::timeout(GOODBYE_MAX, verified).await;
         match tokio::time::timeout(GOODBYE_MAX, self.say_goodbye()).await {
             Ok(Ok(())) => tracing::debug!(
-                "told the control plane that this gateway has stopped; the next start with this data directory serves nothing \
+                "sent goodbye to the control plane; the next start with this data directory serves nothing \
                  until it has reached the control plane"
             ),
             Ok(Err(error)) => self.goodbye_failed(&error),

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Semaphore;
 
-use crate::exchange::{REFUSAL, expected_fields, loose, told};
+use crate::exchange::{REFUSAL, expected_fields, forwarded_head, loose};
 use crate::world::client::{Ask, Client, Reply, status_of};
 use crate::world::upstream::{Act, response};
 use crate::world::{BLOG, DEMO, World, eventually, h2, within};
@@ -207,7 +207,7 @@ async fn seen(world: &World, case: &Case, reply: Option<Reply>) -> Seen {
     let same =
         ["status", "code", "blame", "path", "method", "surface", "upstream", "attempts", "bytes_in", "bytes_out"];
     let told_log = same.iter().map(|name| ((*name).to_owned(), logged(&line, name))).collect();
-    let (first_line, mut fields) = told(&request.head);
+    let (first_line, mut fields) = forwarded_head(&request.head);
     fields.retain(|(name, _)| name != "x-forwarded-port");
     let lengths = request.head.get("content-length").map(str::to_owned);
     fields.push(("length".to_owned(), lengths.unwrap_or_default()));

@@ -187,7 +187,7 @@ async fn the_gateways_own_answers_are_the_same_over_both_versions() {
 }
 
 /// The request as the upstream got it, without fields that differ between requests.
-pub(crate) fn told(head: &crate::world::wire::Head) -> (String, Vec<(String, String)>) {
+pub(crate) fn forwarded_head(head: &crate::world::wire::Head) -> (String, Vec<(String, String)>) {
     // Via names the client's version.
     let own = ["x-request-id", "traceparent", "tollhouse-identity-token", "content-length", "via"];
     let fields = head.fields.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone()));
@@ -350,7 +350,7 @@ async fn forwards(upstream_h2: bool) {
         }
         let requests = world.orders.requests();
         let [.., first, second] = requests.as_slice() else { panic!("{what}: {requests:?}") };
-        assert_eq!(told(&first.head), told(&second.head), "{what}");
+        assert_eq!(forwarded_head(&first.head), forwarded_head(&second.head), "{what}");
         // The upstream's version is its own (RFC 9110 section 6.2).
         assert!(expected.head.first_line.starts_with("HTTP/1.1 "), "{what}");
         if !expected.complete || expected.header("connection") == Some("close") {

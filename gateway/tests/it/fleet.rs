@@ -267,7 +267,7 @@ impl Fleet {
                         random ^= random >> 7;
                         random ^= random << 17;
                         let place = usize::try_from(random % connections.len() as u64).unwrap();
-                        outcome.note(connections[place].try_ask(&ask).await.ok().as_ref());
+                        outcome.record(connections[place].try_ask(&ask).await.ok().as_ref());
                     }
                     outcome
                 })

@@ -218,7 +218,7 @@ async fn settings_pass_and_drop_headers_of_an_upstream() {
 async fn the_port_that_a_client_uses_survives() {
     let world = World::start().await;
     let (mut h1, h2) = (world.tls(BLOG).await, world.h2(BLOG).await);
-    for (port, host, told) in
+    for (port, host, forwarded_port) in
         [("", BLOG.to_owned(), "443"), (":443", BLOG.to_owned(), "443"), (":8443", format!("{BLOG}:8443"), "8443")]
     {
         let ask = Ask::get(&format!("{BLOG}{port}"), "/");
@@ -229,7 +229,7 @@ async fn the_port_that_a_client_uses_survives() {
         let requests = world.blog.requests();
         for Received { head, .. } in requests.iter().rev().take(3) {
             assert_eq!((head.get("host"), head.get("x-forwarded-host")), (Some(&*host), Some(&*host)));
-            assert_eq!(head.get("x-forwarded-port"), Some(told), "{port:?}");
+            assert_eq!(head.get("x-forwarded-port"), Some(forwarded_port), "{port:?}");
         }
     }
     assert_eq!(world.blog.requests().len(), 9);

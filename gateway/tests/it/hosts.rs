@@ -56,10 +56,10 @@ async fn every_spelling_of_a_host_is_that_host() {
         ask.host = spelling.to_owned();
         assert_eq!(client.ask(&ask).await.status, 200, "{spelling}");
     }
-    let told: Vec<_> =
+    let forwarded_hosts: Vec<_> =
         world.orders.requests().iter().map(|request| request.head.get("host").map(str::to_owned)).collect();
     let with_port = format!("{DEMO}:8443");
-    assert_eq!(told, [DEMO, DEMO, &with_port].map(|host| Some(host.to_owned())), "the port is the client's");
+    assert_eq!(forwarded_hosts, [DEMO, DEMO, &with_port].map(|host| Some(host.to_owned())), "the port is the client's");
 }
 
 // promise: edge.9

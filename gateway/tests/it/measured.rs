@@ -95,13 +95,13 @@ async fn an_idle_connection_costs_little_memory() {
 
 /// Running mean and variance (Welford).
 #[derive(Default)]
-struct Moments {
+struct Statistics {
     count: f64,
     mean: f64,
     squares: f64,
 }
 
-impl Moments {
+impl Statistics {
     fn add(&mut self, value: f64) {
         self.count += 1.0;
         let off = value - self.mean;
@@ -123,7 +123,7 @@ const SAMPLES_MIN: u32 = 10_000;
 const OF_ITS_MOMENT: [&str; 5] = ["connection", "date", "ratelimit", "x-ratelimit-remaining", "x-request-id"];
 
 /// An answer without the fields that depend on the time.
-fn told(reply: &Reply) -> (u16, Vec<(String, String)>, String) {
+fn summary(reply: &Reply) -> (u16, Vec<(String, String)>, String) {
     let fields = reply.head.fields.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone()));
     let fields = fields.filter(|(name, _)| !OF_ITS_MOMENT.contains(&name.as_str())).collect();
     (reply.status, fields, reply.text().to_owned())
@@ -143,7 +143,7 @@ async fn a_revoked_key_is_refused_like_an_unknown_one() {
     assert_eq!(client.ask(&Ask::get(DEMO, ORDERS).key(&revoked.text)).await.status, 200);
     world.control.remove(revoked.entity().name()).await;
     let asks = [&revoked, &unknown].map(|key| Ask::get(DEMO, ORDERS).key(&key.text));
-    let mut moments = [Moments::default(), Moments::default()];
+    let mut times = [Statistics::default(), Statistics::default()];
     let mut lines = Vec::new();
     for ask in &asks {
         let reply = client.ask(ask).await;
@@ -158,19 +158,19 @@ async fn a_revoked_key_is_refused_like_an_unknown_one() {
         let which = usize::try_from((number ^ (number >> 1)) & 1).unwrap();
         let began = Instant::now();
         let reply = client.ask(&asks[which]).await;
-        moments[which].add(began.elapsed().as_secs_f64());
+        times[which].add(began.elapsed().as_secs_f64());
         assert_eq!(reply.status, 401, "{reply:?}");
-        let seen = told(&reply);
+        let seen = summary(&reply);
         assert_eq!(*first.get_or_insert_with(|| seen.clone()), seen, "the answer does not tell them apart");
         if reply.header("connection") == Some("close") {
             client = world.tls(DEMO).await;
         }
     }
-    let t = moments[0].t(&moments[1]);
+    let t = times[0].t(&times[1]);
     println!(
         "{samples} refusals each: revoked {:.1} us, unknown {:.1} us, Welch t {t:.2}",
-        moments[0].mean * 1e6,
-        moments[1].mean * 1e6
+        times[0].mean * 1e6,
+        times[1].mean * 1e6
     );
-    assert!(samples < SAMPLES_MIN || t.abs() < 4.5, "the time tells them apart: t = {t}");
+    assert!(samples < SAMPLES_MIN || t.abs() < 4.5, "the times differ: t = {t}");
 }

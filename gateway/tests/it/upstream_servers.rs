@@ -307,8 +307,8 @@ async fn certificates_as_people_make_them_are_trusted_or_refused_with_the_cure()
             };
             reply.refused(502, "upstream_tls");
             let line = world.log.line_of(reply.request_id()).await;
-            let told = line["reason"].as_str().unwrap_or_default();
-            assert!(told.contains(reason), "{server}, trusted {trusted}: {told}");
+            let logged = line["reason"].as_str().unwrap_or_default();
+            assert!(logged.contains(reason), "{server}, trusted {trusted}: {logged}");
             let status: serde_json::Value = serde_json::from_str(&world.admin.get("/status").await.1).unwrap();
             assert!(status["upstreams"].to_string().contains(reason), "{server}: {status}");
             world.end().await;

@@ -133,9 +133,9 @@ async fn an_endpoint_gets_its_own_or_the_configured_server_name() {
     .await;
     assert_eq!(found.ask(Ask::get(BLOG, "/")).await.status, 200);
     let requests = upstream.requests();
-    let [named, told] = requests.as_slice() else { panic!("{requests:?}") };
-    assert_eq!((named.head.get("host"), told.head.get("host")), (Some(BLOG), Some("shop.internal:8443")));
-    assert_eq!(told.head.get("x-forwarded-host"), Some(BLOG), "the visitor's own host is still told");
+    let [named, renamed] = requests.as_slice() else { panic!("{requests:?}") };
+    assert_eq!((named.head.get("host"), renamed.head.get("host")), (Some(BLOG), Some("shop.internal:8443")));
+    assert_eq!(renamed.head.get("x-forwarded-host"), Some(BLOG), "the visitor's own host is still sent");
     found.end().await;
 }
 

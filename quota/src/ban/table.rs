@@ -178,7 +178,7 @@ impl BanTable {
     }
 
     /// Adds a ban of another node, unless it is over, known, or was lifted.
-    pub fn adopt(&self, ban: &Ban, now: UnixMillis) {
+    pub fn merge(&self, ban: &Ban, now: UnixMillis) {
         let by_rule = ban.reason == BanReason::Strikes;
         // Times of a ban are the store's; this machine's clock may be wrong.
         if now >= ban.until.plus(CLOCK_ERROR_SECONDS_MAX).to_millis()

@@ -137,8 +137,8 @@ impl NodeBucket {
 
     /// Tries to spend one unit for a request that has just arrived.
     pub fn spend(&mut self, now: Duration, limits: Limits) -> Step {
-        self.adopt(limits);
-        self.rate.note(now);
+        self.set_limits(limits);
+        self.rate.record(now);
         self.used_at = self.used_at.max(now);
         self.take(now)
     }
@@ -350,7 +350,7 @@ impl NodeBucket {
 
     /// Applies new limits at once; the spent units stay. The held units were granted under the old limits, and the next
     /// statement returns them.
-    fn adopt(&mut self, limits: Limits) {
+    fn set_limits(&mut self, limits: Limits) {
         if limits == self.limits {
             return;
         }

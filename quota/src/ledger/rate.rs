@@ -18,7 +18,7 @@ pub(crate) struct Rate {
 
 impl Rate {
     /// Counts one event.
-    pub(crate) fn note(&mut self, now: Duration) {
+    pub(crate) fn record(&mut self, now: Duration) {
         self.score = self.decayed(now).saturating_add(EVENT);
         self.at = self.at.max(now);
     }
@@ -48,7 +48,7 @@ mod tests {
         let mut now = Duration::ZERO;
         for _ in 0..events {
             now += gap;
-            rate.note(now);
+            rate.record(now);
         }
         (rate, now)
     }
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn a_clock_read_out_of_order_does_not_change_the_rate() {
         let (mut rate, now) = after(10, Duration::from_millis(10));
-        rate.note(now.saturating_sub(Duration::from_millis(50)));
+        rate.record(now.saturating_sub(Duration::from_millis(50)));
         assert!(rate.expected_in(now, Duration::from_secs(1)) >= 4);
     }
 }

@@ -95,14 +95,14 @@ impl Peer {
     pub(super) async fn until(&mut self, there: impl Fn(&Seen) -> bool) -> bool {
         while !self.seen.closed && !there(&self.seen) {
             match self.frame().await {
-                Some(came) => self.note(&came),
+                Some(came) => self.record(&came),
                 None => self.seen.closed = true,
             }
         }
         there(&self.seen)
     }
 
-    fn note(&mut self, came: &Frame) {
+    fn record(&mut self, came: &Frame) {
         let Frame { kind, flags, stream, payload } = came;
         match *kind {
             PING | SETTINGS => self.seen.answers.extend(frame(*kind, *flags, *stream, payload)),

@@ -17,7 +17,7 @@ async fn in_turn(fleet: &Fleet, tenant: usize, requests: usize) -> Outcome {
     }
     for number in 0..requests {
         let reply = connections[number % connections.len()].try_ask(&fleet.ask(tenant)).await;
-        outcome.note(reply.ok().as_ref());
+        outcome.record(reply.ok().as_ref());
     }
     outcome
 }
@@ -143,7 +143,7 @@ async fn a_frozen_store_causes_no_error_and_counts_right_when_it_thaws() {
     loop {
         let connection = fleet.connect(0, 0).await;
         let asked = Instant::now();
-        outcome.note(connection.try_ask(&fleet.ask(0)).await.ok().as_ref());
+        outcome.record(connection.try_ask(&fleet.ask(0)).await.ok().as_ref());
         slowest.push(asked.elapsed());
         outcome.add(fleet.burst(0, 1_000).await);
         if began.elapsed() >= long && slowest.len() > 1 {
@@ -384,8 +384,8 @@ async fn a_gateway_with_a_wrong_clock_tells_callers_and_upstreams_the_time_of_th
         assert_eq!(connection.ask(&fleet.ask(0)).await.status, 200);
         let asked = fleet.orders.requests().pop().unwrap();
         let token = asked.head.get("tollhouse-identity-token").expect("a token");
-        let told = keys.verify(token, &["orders"], UnixSeconds(now())).expect("valid by a correct clock");
-        assert!((told.issued_at.0 - now()).abs() < 30, "{told:?}");
+        let verified = keys.verify(token, &["orders"], UnixSeconds(now())).expect("valid by a correct clock");
+        assert!((verified.issued_at.0 - now()).abs() < 30, "{verified:?}");
         let refused = connection.ask(&Ask::get(&fleet.tenants[0].host, ORDERS)).await;
         assert_eq!(refused.status, 401);
         assert!((0..=61).contains(&(refused.number("x-ratelimit-reset") - now())), "{refused:?}");

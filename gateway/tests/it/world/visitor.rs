@@ -21,12 +21,12 @@ pub(crate) struct Visitor {
 impl Visitor {
     pub(crate) fn of(world: &World) -> Self {
         let leaves = Arc::new(AtomicBool::new(false));
-        let (told, to) = (leaves.clone(), world.https);
+        let (stop, to) = (leaves.clone(), world.https);
         let visit = tokio::spawn(async move {
             let mut client = Client::tls(to, BLOG).await;
             let mut answers = 0;
             let mut pace = tokio::time::interval(PACE);
-            while !told.load(Ordering::SeqCst) {
+            while !stop.load(Ordering::SeqCst) {
                 pace.tick().await;
                 let reply = client.ask(&Ask::get(BLOG, "/")).await;
                 assert_eq!(reply.status, 200, "after {answers} requests: {reply:?}");

@@ -285,8 +285,8 @@ fn a_node_with_a_wrong_clock_names_no_minute_that_the_store_has_not_named() {
         let asked = pair.exchange(Purpose::Spend(1));
         assert_eq!((asked.granted, asked.minute), (0, Window::Minute.index(START)), "{wrong_by} s");
         assert!(pair.node.wants_assert());
-        let told = pair.exchange(Purpose::Assert);
-        assert_eq!((told.minute, told.minute_charged, told.day_charged), (asked.minute, 5, 5), "{wrong_by} s");
+        let echo = pair.exchange(Purpose::Assert);
+        assert_eq!((echo.minute, echo.minute_charged, echo.day_charged), (asked.minute, 5, 5), "{wrong_by} s");
     }
 }
 
@@ -311,11 +311,11 @@ fn units_of_a_minute_ahead_of_the_store_are_charged_to_the_stores_minute() {
         assert!(pair.node.receive(fast, sent.seq, &executed));
         assert_eq!((executed.granted, executed.minute), (0, minute), "the record stays");
         assert!(pair.node.wants_assert());
-        let told = pair.node.ask(fast, Purpose::Assert).unwrap();
-        let Reply::Executed(told) = pair.store.apply(&told, &Pair::around(pair.now)) else { unreachable!() };
+        let echo = pair.node.ask(fast, Purpose::Assert).unwrap();
+        let Reply::Executed(echo) = pair.store.apply(&echo, &Pair::around(pair.now)) else { unreachable!() };
         let spent: u64 = 5 + spent_before;
         assert_eq!(
-            (told.minute, told.minute_charged, told.day_charged),
+            (echo.minute, echo.minute_charged, echo.day_charged),
             (minute, spent, spent),
             "{ahead} {spent_before}"
         );
