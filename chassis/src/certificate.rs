@@ -150,7 +150,7 @@ impl Pair {
     /// Whether it covers all of these hosts.
     ///
     /// # Errors
-    /// Which it does not cover.
+    /// Names that it does not cover.
     pub fn cover_hosts(&self, hosts: &[Hostname]) -> Result<(), FaultKind> {
         self.require(hosts.iter().map(Hostname::as_str).filter(|host| !self.covers(host)))
     }

@@ -39,7 +39,7 @@ pub struct CodeEntry {
     pub code: &'static str,
     /// The HTTP status.
     pub status: u16,
-    /// Who has to act.
+    /// The party that must act.
     pub blame: Blame,
     /// What led to the refusal: one or two sentences.
     pub cause: &'static str,
@@ -99,7 +99,7 @@ macro_rules! catalogue {
                 match self { $(Self::$variant => $crate::schema::first(&[$($message)?]),)+ }
             }
 
-            /// Who has to act.
+            /// The party that must act.
             pub const fn blame(self) -> $crate::rejection::Blame {
                 match self { $(Self::$variant => $crate::rejection::Blame::$blame,)+ }
             }

@@ -58,7 +58,7 @@
     const mark = focused ? marked(focused) : null;
     old.replaceWith(fresh);
     if (mark) {
-      // Its own row may be gone: then nothing else is focused, so that Enter hits nothing else.
+      // Its row may have been removed: then nothing is focused, so that Enter does nothing else.
       const again = [...fresh.querySelectorAll("a, button, input, select, summary, [tabindex]")].find((one) => marked(one) === mark);
       if (again) again.focus({ preventScroll: true });
     }
@@ -92,7 +92,7 @@
     addEventListener("pagehide", () => events.close());
   }
 
-  // Checking a name while it is typed, once the typing rests.
+  // Checks a name while it is typed, after a pause in typing.
   const form = document.querySelector("form[data-check]");
   if (form) {
     const input = form.querySelector("input[name=name]");

@@ -93,7 +93,7 @@ pub struct NewSession {
 /// The holder of a key, or an operator, who is signed in.
 #[derive(Clone, Debug)]
 pub struct SignedIn {
-    /// Names the session; it is no secret.
+    /// Names the session; not secret.
     pub id: String,
     /// The project and the key; `None` for an operator.
     pub holder: Option<(ProjectRef, KeyId)>,

@@ -1,4 +1,4 @@
-//! Who asks: the holder of an API key, an operator, or the service itself.
+//! The actor of a request: the holder of an API key, an operator, or the service itself.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -17,7 +17,7 @@ use crate::store::StoreError;
 use crate::store::credentials::{COMMAND_LINE, Enrolment, Kind, NotEnrolled, Origin};
 use crate::text::digest_of;
 
-/// Refused files that are remembered for the status; the metric counts all of them.
+/// Refused files that the status lists; the metric counts all of them.
 const REMEMBERED_MAX: usize = 100;
 
 /// The source of the command line's credential, as lists and logs show it.

@@ -17,7 +17,7 @@ contract::catalogue! {
         InvalidBody = 400 "invalid_body", Client;
         /// A query parameter has no sensible value.
         InvalidQuery = 400 "invalid_query", Client;
-        /// A project's name is no label.
+        /// A project's name is not a label.
         InvalidProject = 400 "invalid_project", Client;
         /// Not a fully qualified hostname.
         InvalidDomain = 400 "invalid_domain", Client;

@@ -1,4 +1,4 @@
-//! The fleet's time: judges requests on a machine that may have a wrong clock.
+//! The fleet's time: checks times in requests on a machine that may have a wrong clock.
 //!
 //! Limits in responses and identities for upstreams have dates. The quota store and the control plane send their time
 //! with every sign of life. With both, the median of their clocks and ours is right unless two of the three are wrong.

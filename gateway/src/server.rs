@@ -113,7 +113,7 @@ pub async fn start(
         for task in background {
             task.abort();
         }
-        // The last round of chores writes the units that were handed back.
+        // The last round of chores writes the returned units.
         chores_end.begin();
         let _ = housekeeping.await;
         if let Some(exporter) = exporter {

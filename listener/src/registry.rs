@@ -319,7 +319,7 @@ mod tests {
         assert!(!admit("2001:db8:0:0:abcd::"));
         assert!(admit("2001:db8:0:1::1"));
         drop(open);
-        assert!(connections.addresses.lock().is_empty(), "nothing is remembered of clients that left");
+        assert!(connections.addresses.lock().is_empty(), "no entry of a closed connection is kept");
     }
 
     #[test]

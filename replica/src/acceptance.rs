@@ -26,7 +26,7 @@ pub enum Acceptance {
     /// Nothing was accepted since the start.
     #[default]
     None,
-    /// A snapshot was requested, and will be applied whatever it contains.
+    /// A snapshot was requested, and will be applied with any contents.
     Waiting {
         /// The accepted position.
         #[serde(skip)]

@@ -260,7 +260,7 @@ impl Follower {
         let url = self.control.at(&format!("/internal/edge/feed?node={}&{place}&keyring=1", self.node));
         let response = client.get(url).bearer_auth(&*self.token.to_token()).send().await?;
         if response.status() == reqwest::StatusCode::CONFLICT {
-            // Nothing of this history is applied, whatever the number: until then, this gateway lags behind.
+            // Nothing of this history is applied, at any revision: until then, this gateway lags behind.
             if self.report(client, None).await {
                 self.confirm_registration().await?;
             }

@@ -274,7 +274,7 @@ fn an_accepted_snapshot_reports_what_it_adds_and_removes() {
     assert_eq!(replica.acceptance(), Acceptance::None);
     accept(&replica, at(4));
     assert!(replica.accepts());
-    // The database of yesterday: a key is back, a domain and a project's change are gone.
+    // An older database: a revoked key is valid again, and a domain and a project's change are missing.
     let names = (0..30).map(|number| site(&format!("{number:02}.example"), "a"));
     let back = [project("a", Plan::Free), key(stays, 1), key("key_bbbbbbbbbb234567", 2)];
     replica.replace(&back.into_iter().chain(names).collect::<Vec<_>>(), at(4)).unwrap();

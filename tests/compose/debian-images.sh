@@ -81,7 +81,7 @@ for image in "${images[@]}"; do
 done
 [ "$missing" -eq 1 ] || exit 0
 [ "$(id -u)" -eq 0 ] || { echo 'Making images from packages takes root.' >&2; exit 1; }
-command -v debootstrap >/dev/null || { echo 'There is no debootstrap. Install it: apt-get install debootstrap' >&2; exit 1; }
+command -v debootstrap >/dev/null || { echo 'debootstrap is missing; install it: apt-get install debootstrap' >&2; exit 1; }
 servers_root
 distroless_root
 imported "${images[0]}" "$cache/distroless" \

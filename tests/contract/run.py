@@ -36,7 +36,7 @@ def main(tools: Path, seconds: str) -> int:
     failed = []
     for document in sorted(DOCUMENTS.glob("*.json")):
         if subprocess.run([tools / "openapi-spec-validator", document], check=False).returncode:
-            failed.append(f"{document.name} is no valid description")
+            failed.append(f"{document.name} is not a valid description")
     with tempfile.TemporaryDirectory() as directory:
         platform = subprocess.Popen(
             [program, "up", "--json", "--http-port", "0", "--https-port", "0", "--admin-port", "0", "--data-dir", directory],

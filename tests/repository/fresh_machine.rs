@@ -149,7 +149,7 @@ fn the_groups_of_the_table_are_those_of_check() {
     let crates = check.lines().find_map(|line| line.strip_prefix("crates=(")?.strip_suffix(')')).unwrap();
     let mut known: BTreeSet<_> = crates.split(' ').collect();
     for name in &known {
-        assert!(tree::root().join(name).join("Cargo.toml").exists(), "{name} is no crate");
+        assert!(tree::root().join(name).join("Cargo.toml").exists(), "{name} is not a crate");
     }
     known.extend(["build", "check", "full"]);
     let table = table();

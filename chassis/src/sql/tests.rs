@@ -106,7 +106,7 @@ async fn a_column_that_cannot_be_read_fails_neither_its_row_nor_others() {
     let named = Some("name");
     assert_eq!(bad, [None, named, named, Some("flag"), Some("size"), Some("size"), Some("id")]);
     let names: Vec<_> = found.iter().map(|found| found.row.name.as_deref().unwrap()).collect();
-    assert_eq!(names, ["a", "b\\xff", "c", "d", "e", "f", "g"], "bytes that are no text are shown");
+    assert_eq!(names, ["a", "b\\xff", "c", "d", "e", "f", "g"], "bytes that are not text are escaped");
     assert_eq!((found[3].row.flag, found[4].row.size, found[6].row.id), (None, None, 0));
     let pairs: Vec<Found<(String, i64)>> =
         query_as("SELECT name, id FROM things WHERE id < 3 ORDER BY id").fetch_all(&database.read).await.unwrap();

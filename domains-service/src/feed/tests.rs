@@ -1,4 +1,4 @@
-//! Who may follow and report at once, and the bytes of the stream.
+//! Which gateways may follow and report at the same time, and the bytes of the stream.
 
 use std::pin::pin;
 

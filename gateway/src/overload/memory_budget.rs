@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(begin(&loud).len(), 63, "a request that ends frees memory for its project");
         budget.record_check(80 * BYTES_OF_ONE);
         budget.record_check(80 * BYTES_OF_ONE);
-        assert_eq!(begin(&loud).len(), 70, "the system's figures speak for older requests");
+        assert_eq!(begin(&loud).len(), 70, "the system's figures include older requests only");
     }
 
     #[test]

@@ -148,7 +148,7 @@ async fn a_key_that_arrives_before_its_project_is_unknown() {
     world.control.put(key.entity()).await;
     let site = crate::world::entities::site("young.tollhouse.localhost", "young");
     world.control.put(site).await;
-    // The site without its project is no site.
+    // A site without its project is not served.
     world.ask(Ask::get("young.tollhouse.localhost", ORDERS).key(&key.text)).await.refused(404, "unknown_host");
     let revision = world.control.publish(Effect::Put(Entity::Project(project("young", Plan::Free))));
     world.control.applied(revision).await;

@@ -136,7 +136,7 @@ async fn over_h1(world: &World, case: &Case) -> Option<Reply> {
         client.send("more").await;
         assert_eq!(client.rest().await, b"");
     } else if reply.complete {
-        assert_eq!(client.ask(&Ask::get(BLOG, "/next")).await.status, 200, "{}: the connection goes on", case.what);
+        assert_eq!(client.ask(&Ask::get(BLOG, "/next")).await.status, 200, "{}: the connection stays open", case.what);
     }
     Some(reply)
 }
@@ -171,7 +171,7 @@ async fn over_h2(world: &World, case: &Case) -> Option<Reply> {
         _ => {}
     }
     let reply = within(h2::read(response)).await;
-    assert_eq!(client.ask(&Ask::get(BLOG, "/next")).await.status, 200, "{}: the connection goes on", case.what);
+    assert_eq!(client.ask(&Ask::get(BLOG, "/next")).await.status, 200, "{}: the connection stays open", case.what);
     Some(reply)
 }
 

@@ -25,7 +25,7 @@ async fn logged(world: &World, reply: &Reply) -> Value {
 
 /// `line` with these fields as well, or with other values.
 fn with(mut line: Value, more: Value) -> Value {
-    let Value::Object(more) = more else { panic!("{more} is no object") };
+    let Value::Object(more) = more else { panic!("{more} is not an object") };
     line.as_object_mut().unwrap().extend(more);
     line
 }
@@ -34,7 +34,7 @@ fn with(mut line: Value, more: Value) -> Value {
 pub(crate) fn expected_fields(lines: &[&str]) -> Vec<(String, String)> {
     let lines = lines.iter().flat_map(|lines| lines.lines()).map(str::trim).filter(|line| !line.is_empty());
     let split = |line: &str| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let mut fields: Vec<_> = lines.map(|line| split(line).unwrap_or_else(|| panic!("{line:?} is no field"))).collect();
+    let mut fields: Vec<_> = lines.map(|line| split(line).unwrap_or_else(|| panic!("invalid: {line:?}"))).collect();
     fields.sort();
     fields
 }
@@ -309,7 +309,7 @@ async fn assert_expected(world: &World, upstream_h2: bool, case: &Case, what: &s
         case.log.clone(),
     );
     if upstream_h2 && expected.get("error").is_some() {
-        // A stream of HTTP/2 is reset, whatever is wrong with a response.
+        // A stream of HTTP/2 is reset for any fault of a response.
         expected["error"] = "Upstream H2Error".into();
     }
     let mut line = logged(world, reply).await;

@@ -174,7 +174,7 @@ async fn one_project_leaves_permits_of_its_upstream_to_others() {
         world.orders.asked(number).await;
         waiting.push(client);
     }
-    // None of it is charged: shown figures never rise, but only admitted requests count in the end.
+    // Nothing is charged: shown figures never rise, but only admitted requests count in the end.
     let reply = world.ask(world.list()).await;
     assert_failed(&reply, 429, "too_many_in_progress", 292);
     let line = world.log.line_of(reply.request_id()).await;

@@ -88,7 +88,7 @@ async fn flood(pair: &Pair, first: Vec<u8>, rounds: u32, round: impl Fn(u32) -> 
 async fn gateway() -> Pair {
     let pair = Pair::single(None).await;
     let place = pair.places()[0];
-    // Whatever a gateway allocates once is allocated.
+    // One-time allocations of the gateway are done.
     for _ in 0..20 {
         let warm = H2::try_connect(place.https, DEMO).await.expect("HTTP/2");
         assert_eq!(warm.ask(&pair.ask()).await.status, 200);
@@ -147,7 +147,7 @@ async fn a_flood_ends_only_its_connection() {
         let (mut reached, mut grown) = (0, 0);
         for _ in 0..connections {
             let seen = flood(&pair, first.clone(), rounds, &round).await;
-            assert!(seen.ended, "{what}: the connection goes on");
+            assert!(seen.ended, "{what}: the connection stays open");
             assert!(seen.reached <= REACHED_MAX, "{what}: {} requests reached the upstream", seen.reached);
             assert!(seen.grown <= GROWTH_MAX, "{what}: memory grew by {} KiB", seen.grown / 1_024);
             reached = reached.max(seen.reached);
@@ -209,7 +209,7 @@ async fn refused_bodies_small_windows_and_short_responses_allow_no_flood() {
     for (what, first, round) in floods {
         let before = flooded(&pair).await;
         let seen = flood(&pair, first, rounds, &round).await;
-        assert!(seen.ended, "{what}: the connection goes on");
+        assert!(seen.ended, "{what}: the connection stays open");
         assert_eq!(flooded(&pair).await, before + 1, "{what}: ended for another reason");
         assert!(seen.reached <= REACHED_MAX, "{what}: {} requests reached the upstream", seen.reached);
         assert!(seen.grown <= GROWTH_MAX, "{what}: memory grew by {} KiB", seen.grown / 1_024);

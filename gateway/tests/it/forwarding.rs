@@ -57,7 +57,7 @@ const FORGED: [(&str, &str); 39] = [
 const OVERRIDES: [(&str, &str); 3] =
     [("X-HTTP-Method-Override", "DELETE"), ("X-HTTP-Method", "DELETE"), ("X-Method-Override", "DELETE")];
 
-/// Where a trace would go on.
+/// The header that continues a trace.
 const TRACES: [(&str, &str); 3] = [
     ("traceparent", "00-00000000000000000000000000000001-0000000000000001-01"),
     ("tracestate", "vendor=1"),
@@ -189,7 +189,7 @@ async fn a_public_site_keeps_its_own_authorization_and_cookies() {
     let added = added.chain(overrides).chain(traces).chain(["authorization", "cookie"]);
     assert_fields(&request, &added.collect::<Vec<_>>());
     for (name, value) in TRACES {
-        assert_eq!(request.head.get(name), Some(value), "the application's own trace goes on");
+        assert_eq!(request.head.get(name), Some(value), "the application's own trace continues");
     }
     assert_eq!(request.head.get("authorization"), Some("Basic dXNlcjpwYXNz"));
 }

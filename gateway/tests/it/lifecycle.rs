@@ -104,7 +104,7 @@ async fn before_it_drains_a_gateway_is_not_ready_and_continues_to_serve() {
     not_ready(&world).await;
     assert_eq!(world.admin.get("/livez").await.0, 200);
     let reply = open.ask(&world.list()).await;
-    assert_eq!(reply.status, 200, "open connections go on");
+    assert_eq!(reply.status, 200, "open connections stay open");
     assert_eq!(reply.header("connection"), Some("close"), "and are asked to leave with an answer, not without one");
     assert_eq!(open.rest().await, b"");
     assert_eq!(h2.ask(&world.list()).await.status, 200);
@@ -190,7 +190,7 @@ async fn after_an_orderly_stop_the_gateway_serves_only_when_it_is_registered_aga
     assert_eq!(status(&world).await["unregistered"], Value::Null);
     world.ask(world.list()).await.refused(401, "invalid_api_key");
     assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
-    // The control plane got its report and waits for it, whatever happens to the process.
+    // The control plane got its report and waits for it, even if the process ends.
     world.control.die().await;
     world.begin_stop();
     world.stopped().await.expect("a clean end");

@@ -116,7 +116,7 @@ impl Statistics {
     }
 }
 
-/// Samples from which on the figure means something.
+/// The smallest number of samples for a meaningful figure.
 const SAMPLES_MIN: u32 = 10_000;
 
 /// Fields that differ between equal requests.
@@ -129,7 +129,7 @@ fn summary(reply: &Reply) -> (u16, Vec<(String, String)>, String) {
     (reply.status, fields, reply.text().to_owned())
 }
 
-/// That the answers are the same is asserted every time; that the times are is, where there are enough of them
+/// The answers are compared every time, and the durations if there are enough of them
 /// (`bench/run key-timing`).
 // A13
 // promise: edge.19
@@ -150,18 +150,18 @@ async fn a_revoked_key_is_refused_like_an_unknown_one() {
         let line = world.log.line_of(reply.request_id()).await;
         lines.push(["status", "code", "blame", "surface", "project_id"].map(|name| line[name].clone()));
     }
-    assert_eq!(lines[0], lines[1], "nor does the log tell them apart");
+    assert_eq!(lines[0], lines[1], "the log lines do not differ");
     assert_eq!((&lines[0][0], &lines[0][1]), (&401.into(), &"invalid_api_key".into()));
     let mut first = None;
     for number in 0..2 * samples {
-        // In turns that begin with a different one each time.
+        // Alternates, in a different order each round.
         let which = usize::try_from((number ^ (number >> 1)) & 1).unwrap();
         let began = Instant::now();
         let reply = client.ask(&asks[which]).await;
         times[which].add(began.elapsed().as_secs_f64());
         assert_eq!(reply.status, 401, "{reply:?}");
         let seen = summary(&reply);
-        assert_eq!(*first.get_or_insert_with(|| seen.clone()), seen, "the answer does not tell them apart");
+        assert_eq!(*first.get_or_insert_with(|| seen.clone()), seen, "the answers do not differ");
         if reply.header("connection") == Some("close") {
             client = world.tls(DEMO).await;
         }

@@ -13,7 +13,7 @@ use crate::world::entities::{certificate, challenge, limited, public, redirectin
 use crate::world::visitor::Visitor;
 use crate::world::{DEMO, ORDERS, OTHER, SHOP, World, eventually};
 
-/// Stands for the revision after the newest one, which is known only when the bad stream is sent.
+/// Placeholder for the revision after the newest one, which is known only when the bad stream is sent.
 const NEXT: u64 = 7_777_777;
 
 fn change(revision: u64, effect: Effect) -> String {
@@ -25,7 +25,7 @@ fn removal() -> String {
     change(NEXT, Effect::Remove(EntityName::Site(DEMO.parse().unwrap())))
 }
 
-/// Sends a gateway each bad stream by itself, and asserts that the gateway applies nothing of it, no request fails, and
+/// Sends a gateway each bad stream alone, and asserts that the gateway applies nothing of it, no request fails, and
 /// the next good stream is applied. `reason` is the metric's label; `None` when the stream merely broke.
 ///
 /// `bench/run edge-proof` sends each of them several times.

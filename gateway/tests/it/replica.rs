@@ -155,7 +155,7 @@ async fn another_database_removes_nothing_until_an_operator_accepts_it() {
 
     drop(world.control.lose_database());
     refuses(&world).await;
-    assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200, "whatever the other database says");
+    assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200, "despite the other database");
     assert_eq!(world.admin.ask("POST", "/replica/accept", "").await.0, 401, "operators alone");
     let changed = accept(&world).await;
     assert!(changed["hostnames"]["removed"]["count"].as_u64().unwrap() > 2, "{changed}");

@@ -82,7 +82,7 @@ async fn an_unexpected_body_is_refused_before_the_upstream_is_contacted() {
     ask.body = b"{}".to_vec();
     h2.ask(&ask).await.refused(400, "body_not_allowed");
     world.assert_upstreams_untouched();
-    // An empty body is no body.
+    // An empty body counts as no body.
     assert_eq!(world.ask(world.list().body("")).await.status, 200);
 }
 

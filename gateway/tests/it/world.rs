@@ -205,7 +205,7 @@ impl World {
         world
     }
 
-    /// Starts the gateway, again or for the first time, on whatever its directory holds.
+    /// Starts the gateway, again or for the first time, on its data directory.
     pub(crate) async fn run(&mut self) {
         self.reconfigure(str::to_owned);
         let source = Source::read(Some(&self.settings_file()), ENVIRONMENT_PREFIX).unwrap();

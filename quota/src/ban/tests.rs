@@ -113,7 +113,7 @@ fn off_counts_nothing_and_shadow_refuses_no_request() {
     for table in [off, shadow] {
         let until = UnixSeconds(at / 1_000 + 100);
         table.add(&key(2), UnixMillis(at), until).unwrap();
-        assert_eq!(table.holds(&key(2), || UnixMillis(at)), Some(until), "a manual ban holds whatever the switch says");
+        assert_eq!(table.holds(&key(2), || UnixMillis(at)), Some(until), "a manual ban ignores the switch");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Connects to two addresses at once if the first does not answer: an address that swallows packets costs a quarter of a
+//! Connects to two addresses at once if the first does not answer: an address that drops packets costs a quarter of a
 //! second, not the whole connect timeout (RFC 8305 section 5).
 
 use std::future::poll_fn;

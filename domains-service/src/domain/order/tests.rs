@@ -1,4 +1,4 @@
-//! Results of orders and the domains that they lead to, one case a line.
+//! Results of orders and the resulting domains, one case per line.
 
 use super::*;
 use verification::problem::Severity;
@@ -101,7 +101,7 @@ fn a_round_without_a_certificate_updates_the_domain() {
         assert_eq!(certificate.rate_limited_until, limited_for.map(later), "{code:?}");
         assert_eq!(words(&actions), written, "{code:?}");
         assert_eq!(domain.status, Status::Issuing, "the status stays");
-        // The same wait again is no news.
+        // The same wait again is not an event.
         let mut round = Round::begin(&domain.certificate);
         let again = if next.is_none() { QUEUED } else { away(90, 1) };
         let is_same = again.code() == code;

@@ -43,7 +43,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// The form of a request with this head; `None` if it is no gRPC-Web call.
+    /// The form of a request with this head; `None` if it is not a gRPC-Web call.
     pub(crate) fn of(head: &RequestHeader) -> Option<Self> {
         if head.method != http::Method::POST {
             return None;

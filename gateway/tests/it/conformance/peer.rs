@@ -76,7 +76,7 @@ impl Peer {
     }
 
     /// Prefaces and settings of both sides (RFC 9113 section 3.4); the server's begins with SETTINGS. Without a table
-    /// on this side every response can be read by itself.
+    /// on this side every response can be read separately.
     pub(super) async fn open(&mut self) {
         self.send(&[PREFACE, &settings(&[(1, 0)])].concat()).await;
         let first = self.frame().await.expect("a frame");

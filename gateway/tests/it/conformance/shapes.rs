@@ -1,4 +1,4 @@
-//! Frames by themselves, known and unknown: RFC 9113 sections 4.1, 4.2, 5.3, 5.5 and 6.1 to 6.4.
+//! Single frames, known and unknown: RFC 9113 sections 4.1, 4.2, 5.3, 5.5 and 6.1 to 6.4.
 
 use super::Outcome::{Connection, Ignored, Reset, Served, Stream};
 use super::{

@@ -148,7 +148,7 @@ async fn a_key_that_is_revoked_under_load_is_refused_by_every_node() {
                 })
                 .await;
                 let seen = revoked.elapsed();
-                // From the confirmation on, and for good.
+                // From the confirmation on, permanently.
                 for _ in 0..20 {
                     connection.ask(&ask).await.refused(401, "invalid_api_key");
                 }

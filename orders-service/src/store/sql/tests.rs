@@ -93,7 +93,7 @@ async fn a_full_disk_is_reported_as_full_loses_no_change_and_recovers() {
     writer(&store).execute(sqlx::raw_sql(limit)).await.unwrap();
     let refused = store.import(&demo(), orders(100..20_000)).await;
     assert!(matches!(&refused, Err(ImportError::Store(error)) if error.kind == FaultKind::Full), "{refused:?}");
-    assert_eq!(store.summary(&demo()).await.unwrap().pending, 10, "none of the orders was stored");
+    assert_eq!(store.summary(&demo()).await.unwrap().pending, 10, "no order was stored");
     assert_eq!(store.cancel(&demo(), 3, AT).await.unwrap().status, Status::Cancelled, "the store writes again");
     assert_eq!(store.import(&demo(), orders(100..200)).await, Ok(100));
     store.close().await;

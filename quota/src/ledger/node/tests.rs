@@ -403,6 +403,6 @@ fn a_restarted_node_claims_only_units_that_are_not_charged_yet() {
     assert_eq!(
         u64::from(pair.node.claim().day_units()),
         charged + u64::from(executed.granted),
-        "a new memory hears everything"
+        "new data accepts every statement"
     );
 }

@@ -153,7 +153,7 @@ async fn link(
         line.map(str::trim).unwrap_or_default().to_owned()
     };
     if fact("role") != "master" {
-        return Err(StoreOutage::Refused(format!("READONLY: {}:{} is no master", address.host, address.port)));
+        return Err(StoreOutage::Refused(format!("READONLY: {}:{} is not a master", address.host, address.port)));
     }
     let version = fact("redis_version");
     let number = |part: Option<&str>| part.and_then(|part| part.parse::<u32>().ok()).unwrap_or(0);
