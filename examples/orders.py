@@ -7,8 +7,7 @@
 
 CA_FILE names the authority to trust; for ./up it is data/ca/ca.pem.
 
-What to copy is `Orders.request`: it waits as long as `Retry-After` says, backs off exponentially where nothing is said,
-and repeats only what cannot hurt.
+Copy `Orders.request`: it honours `Retry-After`, otherwise backs off exponentially, and retries only safe requests.
 """
 
 import http.client

@@ -32,11 +32,11 @@ place | sed 's/^/  /'
 place > "$work/same.json" && echo && grep -i '^idempotency-replayed' "$work/head" | sed 's/^/  sent again: /'
 order=$(tr -d '\r' < "$work/head" | sed -n 's/^location: //pI')
 
-echo "What it is, and what happened to it:"
+echo "The order, and its history:"
 api "$base$order" | sed 's/^/  /' && echo
 api "$base$order/history" | sed 's/^/  /' && echo
 
-echo "Cancel it. The second time there is nothing left to cancel, and the answer says so:"
+echo "Cancel it. The second attempt is refused, because the order is cancelled already:"
 api --request DELETE "$base/v1/store/orders/${order##*/}" --write-out '  %{http_code}\n'
 api --request DELETE "$base/v1/store/orders/${order##*/}" --write-out '\n  %{http_code}\n' | sed 's/^/  /' || true
 

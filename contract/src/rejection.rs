@@ -60,7 +60,7 @@ pub trait Coded: Copy {
 ///
 /// ```
 /// contract::catalogue! {
-///     /// How a shop says no.
+///     /// Refusals of a shop.
 ///     enum Refusal {
 ///         /// There is none left.
 ///         SoldOut = 409 "sold_out" "Come again tomorrow.", Client;
@@ -116,7 +116,7 @@ macro_rules! catalogue {
                 })
             }
 
-            /// Which clients can get it, if the catalogue says so.
+            /// The clients that can get it, if the catalogue names them.
             const fn met_by(self) -> &'static [$crate::rejection::Met] {
                 match self { $(Self::$variant => &[$($crate::rejection::Met::$met)?],)+ }
             }

@@ -41,7 +41,7 @@ pub(super) async fn recognise(State(dashboard): State<Arc<Dashboard>>, mut reque
             next.run(request).await
         }
         Ok(None) => next.run(request).await,
-        // A failed lookup ends no session: the page says what failed.
+        // A failed lookup does not end the session: the page shows the error.
         Err(refused) => explain::page(None, &Fault::from(refused)).into_response(),
     }
 }

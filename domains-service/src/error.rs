@@ -29,7 +29,7 @@ contract::catalogue! {
         PlatformDomain = 400 "platform_domain", Client;
         /// A webhook's address cannot be used.
         InvalidWebhookUrl = 400 "invalid_webhook_url", Client;
-        /// A gateway says that it has applied a revision that there is not.
+        /// A gateway reports an applied revision that does not exist.
         UnknownRevision = 400 "unknown_revision", Platform;
         /// A redirect status other than 301, 302, 307, 308.
         InvalidRedirectStatus = 400 "invalid_redirect_status", Client;

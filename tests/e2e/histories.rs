@@ -161,7 +161,7 @@ async fn withdrawals_stay_in_force_with_an_old_database_server_until_an_operator
             break;
         }
     }
-    // Asked once more, from what its disk says.
+    // Asked again, after a restart from its disk.
     deployment.restart_gateway(0).await;
     until("the gateway refuses the database still", async || refuses(&deployment).await).await;
     assert_eq!(answers_of(&deployment, &key).await, [401, 0]);

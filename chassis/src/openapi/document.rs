@@ -28,7 +28,7 @@ pub fn error_body(shared: &mut SharedSchemas) -> Value {
 pub fn error_body_with_details(shared: &mut SharedSchemas) -> Value {
     let reference = error_body(shared);
     if let Some(properties) = shared.get_mut("Error").and_then(|error| error.get_mut("properties")) {
-        let what = "More, for the codes whose documentation says so.";
+        let what = "Further values, for some codes (see their documentation).";
         set(properties, "details", json!({ "type": "object", "description": what }));
     }
     reference

@@ -1,4 +1,4 @@
-//! 3.3: HTTP/2 clients that flood, frame by frame over TLS, against a gateway process. The connection ends or stays
+//! HTTP/2 clients that flood, frame by frame over TLS, against a gateway process. The connection ends or stays
 //! harmless, the gateway's memory does not grow, almost nothing reaches the upstream, and another client on its own
 //! connection is served throughout.
 
@@ -100,7 +100,6 @@ fn stream(number: u32) -> u32 {
     2 * number + 1
 }
 
-// A2
 // promise: edge.11, edge.14
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_ends_only_its_connection() {

@@ -64,7 +64,6 @@ async fn unknown_names_use_no_memory_and_create_no_metrics() {
     assert_eq!(pair.asked(), 1, "only the request that showed that it serves");
 }
 
-// A22
 // promise: edge.27
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_connection_costs_little_memory() {
@@ -131,7 +130,6 @@ fn summary(reply: &Reply) -> (u16, Vec<(String, String)>, String) {
 
 /// The answers are compared every time, and the durations if there are enough of them
 /// (`bench/run key-timing`).
-// A13
 // promise: edge.19
 #[tokio::test]
 async fn a_revoked_key_is_refused_like_an_unknown_one() {

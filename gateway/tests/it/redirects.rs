@@ -86,7 +86,7 @@ async fn plain_http_redirects_to_https_in_one_hop_with_the_port() {
         for target in TARGETS {
             let reply = world.ask_plain(Ask::get(host, target)).await;
             assert_leads(&reply, 301, &format!("https://{host}:{port}{target}"));
-            assert_eq!(reply.header("strict-transport-security"), None, "never said over plain HTTP");
+            assert_eq!(reply.header("strict-transport-security"), None, "never sent over plain HTTP");
         }
     }
     let reply = world.ask_plain(Ask::new("POST", BLOG, "/form").body("a=b")).await;

@@ -57,7 +57,6 @@ fn refusal(text: &str) -> String {
     problems.to_string()
 }
 
-// A18
 // promise: edge.24
 #[tokio::test]
 async fn a_file_with_a_mistake_changes_nothing_until_it_is_fixed() {

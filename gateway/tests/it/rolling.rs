@@ -27,7 +27,6 @@ fn rate() -> u32 {
     extent("ROLLING_RATE", 200).min(RATE)
 }
 
-// A14
 // promise: edge.20
 #[tokio::test(flavor = "multi_thread")]
 async fn restarts_of_two_gateways_one_after_the_other_fail_no_request() {

@@ -260,7 +260,7 @@ async fn a_refused_stream_is_retried_elsewhere_a_bounded_number_of_times() {
     reply.refused(502, "upstream_invalid");
     assert_eq!(world.log.line_of(reply.request_id()).await["reason"], "it sent RST_STREAM REFUSED_STREAM");
     assert_eq!(asked.load(Ordering::Relaxed), 2 + 4);
-    assert_eq!(upstream.connections(), 1, "the refusal of a stream says nothing against its connection");
+    assert_eq!(upstream.connections(), 1, "a refused stream does not make its connection suspect");
     world.end().await;
 }
 

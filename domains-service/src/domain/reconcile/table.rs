@@ -241,7 +241,7 @@ fn a_name_loses_its_place_in_a_queue_when_its_records_do_not_pass() {
     let withdrawn = given(Issuing).queued().check(CAA_FORBIDS);
     withdrawn.becomes(ActionRequired, "leavequeue domain.unverified save publish");
     given(Issuing).queued().unpaid().check(PASSES).becomes(Suspended, "leavequeue domain.suspended save publish");
-    // An answer that is missing once says nothing; twice, another name gets the turn.
+    // One missing answer is ignored; after two, another name gets the turn.
     let once = given(Issuing).queued().check(NO_ANSWER).becomes(Issuing, "save publish");
     assert!(once.certificate.queued);
     assert!(once.due_at > Some(NOW.plus(DAY / 2)), "only its turn makes it due");

@@ -96,7 +96,7 @@ impl Http2Call {
         let Some(accept) = self.accept.as_ref().filter(|_| parts.status.is_success()) else {
             return head::response(&parts, (ends, to_head), is_removed, out).map(Some);
         };
-        // The same as an upstream of HTTP/1.1 says it.
+        // In the same words as for HTTP/1.1.
         parts.status = StatusCode::SWITCHING_PROTOCOLS;
         parts.headers.remove(&websocket::ACCEPT);
         let head = head::response(&parts, (true, to_head), is_removed, out)?;

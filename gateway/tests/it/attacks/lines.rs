@@ -1,4 +1,4 @@
-//! 3.1: request lines, versions, other protocols, expectations, sizes, fields that `Connection` lists.
+//! Request lines, versions, other protocols, expectations, sizes, fields that `Connection` lists.
 
 use contract::rejection::Rejection::BadRequest;
 

@@ -1,4 +1,4 @@
-//! 3.1, the other side: upstreams that send more or less than one response, or other bytes.
+//! Upstreams that send more or less than one response, or other bytes.
 
 use std::sync::Arc;
 use std::time::Duration;

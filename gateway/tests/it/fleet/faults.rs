@@ -256,7 +256,6 @@ async fn a_gateway_starts_without_its_store_and_finds_it_later() {
     .await;
 }
 
-// A16
 // promise: edge.22
 #[tokio::test(flavor = "multi_thread")]
 async fn gateways_serve_while_store_and_control_plane_are_dead_and_one_of_them_restarts() {

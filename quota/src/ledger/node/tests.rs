@@ -196,7 +196,7 @@ fn remaining_never_rises_even_when_another_node_hands_back() {
     assert_eq!(low.minute.remaining, 9);
     other(2, 0, 0, &mut pair);
     let Step::Admit(after) = pair.request() else { unreachable!() };
-    assert_eq!(after.minute.remaining, 9, "58 are left, but 9 was said");
+    assert_eq!(after.minute.remaining, 9, "58 are left, but 9 was shown before");
 }
 
 #[test]
@@ -338,7 +338,7 @@ fn before_a_refusal_it_recalls_held_units_three_times_with_growing_waits() {
     for wait in [5, 10, 20].map(Duration::from_millis) {
         assert_eq!(pair.spend(), Step::Ask);
         assert_eq!(pair.exchange(Purpose::Spend(1)).granted, 0);
-        assert!(pair.node.take_recall() && !pair.node.take_recall(), "said once");
+        assert!(pair.node.take_recall() && !pair.node.take_recall(), "requested once");
         assert_eq!(pair.node.quiet_until(), pair.now + wait);
         // Other replies meanwhile neither shorten the wait nor count as another recall.
         pair.pass(wait / 2);

@@ -173,7 +173,7 @@ async fn a_full_server_is_named_until_it_has_room_again() {
     let nodes = short_budget(&redis, 2, OnStoreDown::Share).await;
     assert_eq!(nodes.all[0].trouble(), None);
     fill(&redis);
-    eventually("every node says that the server is full", async || {
+    eventually("every node reports a full server", async || {
         nodes.all.iter().all(|node| {
             node.trouble().is_some_and(|outage| {
                 outage.to_string().contains("OOM") && outage.remedy().starts_with("raise maxmemory of Redis")
