@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks the running platform against its interface descriptions, through the gateway, over TLS: lints the committed
-documents, calls every operation (walk.py), then sends the valid and invalid requests of schemathesis.
+documents, calls every operation (operations.py), then sends the valid and invalid requests of schemathesis.
 
 Usage: VENV/bin/python tests/contract/run.py [seconds per document]. VENV has the packages of requirements.txt.
 The program is $TOLLHOUSE, by default target/debug/tollhouse.
@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import walk
+import operations
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCUMENTS = ROOT / "docs" / "reference" / "openapi"
@@ -68,7 +68,7 @@ def explore(tools: Path, seconds: str, program: str, directory: Path) -> list[st
     settings = directory / "schemathesis.toml"
     settings.write_text(f'hooks = "{ROOT / "tests" / "contract" / "hooks.py"}"\n[parameters]\nproject = "{PROJECT}"\n')
     host, ca = f"https://{project['host']}:{port}", demo["ca_certificate"]
-    failed = walk.orders(DOCUMENTS, host, ca, key, project["orders"])
+    failed = operations.orders(DOCUMENTS, host, ca, key, project["orders"])
     for name, base, more in [
         # Between the two documents, so that their requests without a key do not reach the gateway's limit of one minute.
         ("orders-v1.json", f"{host}/v1", EVERYTHING),

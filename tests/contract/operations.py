@@ -20,7 +20,7 @@ PROBLEM = {"Accept": "application/problem+json"}
 AS_JSON = Config(extra_media_type_deserializers={"application/problem+json": json.loads})
 
 
-class Walk:
+class Operations:
     """Requests to one version of the API, and the faults of the answers."""
 
     def __init__(self, document: Path, base: str, ca: str, key: str):
@@ -67,68 +67,68 @@ class Walk:
         return sorted(f"{method} {path}" for method, path in operations)
 
 
-def walk_v1(walk: Walk, pending: int, shipped: int) -> None:
-    listed = walk.ask("GET", "/store/orders", 200)
-    walk.ask("GET", "/store/orders", 304, headers={"If-None-Match": listed.headers["ETag"]})
+def call_v1(api: Operations, pending: int, shipped: int) -> None:
+    listed = api.ask("GET", "/store/orders", 200)
+    api.ask("GET", "/store/orders", 304, headers={"If-None-Match": listed.headers["ETag"]})
     order = f"/store/orders/{pending}"
-    walk.ask("DELETE", order, 204)
-    walk.ask("DELETE", order, 409)
-    walk.ask("DELETE", order, 409, headers=PROBLEM)
-    walk.ask("DELETE", f"/store/orders/{shipped}", 409)
-    walk.ask("DELETE", "/store/orders/4711", 404)
-    walk.ask("GET", "/store/orders", 200, headers={"If-None-Match": listed.headers["ETag"]})
-    walk.ask("GET", f"/pets/{listed.json()[0]['petId']}", 200)
-    walk.ask("GET", "/pets/-4711", 404)
+    api.ask("DELETE", order, 204)
+    api.ask("DELETE", order, 409)
+    api.ask("DELETE", order, 409, headers=PROBLEM)
+    api.ask("DELETE", f"/store/orders/{shipped}", 409)
+    api.ask("DELETE", "/store/orders/4711", 404)
+    api.ask("GET", "/store/orders", 200, headers={"If-None-Match": listed.headers["ETag"]})
+    api.ask("GET", f"/pets/{listed.json()[0]['petId']}", 200)
+    api.ask("GET", "/pets/-4711", 404)
     for method, path in [("GET", "/store/orders"), ("DELETE", order), ("GET", "/pets/1")]:
-        walk.without_key(method, path)
+        api.without_key(method, path)
 
 
-def walk_v2(walk: Walk) -> None:
+def call_v2(api: Operations) -> None:
     new = {"petId": 7, "quantity": 2, "shipDate": "2027-05-01T12:00:00Z"}
-    once = {"Idempotency-Key": "walk-1"}
-    made = walk.ask("POST", "/store/orders", 201, json=new, headers=once).json()["id"]
-    again = walk.ask("POST", "/store/orders", 201, json=new, headers=once)
+    once = {"Idempotency-Key": "operations-1"}
+    made = api.ask("POST", "/store/orders", 201, json=new, headers=once).json()["id"]
+    again = api.ask("POST", "/store/orders", 201, json=new, headers=once)
     if (again.json()["id"], again.headers.get("Idempotency-Replayed")) != (made, "true"):
-        walk.wrong.append("an Idempotency-Key that was sent twice made two orders")
-    walk.ask("POST", "/store/orders", 409, json={**new, "quantity": 3}, headers=once)
-    walk.ask("POST", "/store/orders", 400, json={**new, "quantity": 0}, sound=False)
-    walk.ask("POST", "/store/orders", 415, data="petId=7", headers={"Content-Type": "text/plain"}, sound=False)
-    walk.ask("POST", "/store/orders", 413, json={**new, "note": "x" * 20_000}, sound=False)
+        api.wrong.append("an Idempotency-Key that was sent twice made two orders")
+    api.ask("POST", "/store/orders", 409, json={**new, "quantity": 3}, headers=once)
+    api.ask("POST", "/store/orders", 400, json={**new, "quantity": 0}, sound=False)
+    api.ask("POST", "/store/orders", 415, data="petId=7", headers={"Content-Type": "text/plain"}, sound=False)
+    api.ask("POST", "/store/orders", 413, json={**new, "note": "x" * 20_000}, sound=False)
     order = f"/store/orders/{made}"
-    walk.ask("GET", order, 200)
-    walk.ask("POST", f"{order}/ship", 200)
-    walk.ask("POST", f"{order}/ship", 409)
-    walk.ask("DELETE", order, 409, headers=PROBLEM)
-    walk.ask("GET", f"{order}/history", 200)
-    other = walk.ask("POST", "/store/orders", 201, json=new).json()["id"]
-    walk.ask("DELETE", f"/store/orders/{other}", 204)
-    walk.ask("POST", f"/store/orders/{other}/ship", 409)
+    api.ask("GET", order, 200)
+    api.ask("POST", f"{order}/ship", 200)
+    api.ask("POST", f"{order}/ship", 409)
+    api.ask("DELETE", order, 409, headers=PROBLEM)
+    api.ask("GET", f"{order}/history", 200)
+    other = api.ask("POST", "/store/orders", 201, json=new).json()["id"]
+    api.ask("DELETE", f"/store/orders/{other}", 204)
+    api.ask("POST", f"/store/orders/{other}/ship", 409)
     for method, path in [("GET", ""), ("DELETE", ""), ("POST", "/ship"), ("GET", "/history")]:
-        walk.ask(method, f"/store/orders/4711{path}", 404)
-    listed = walk.ask("GET", "/store/orders", 200, params={"limit": 3, "sort": "-shipDate"})
-    walk.ask("GET", "/store/orders", 304, headers={"If-None-Match": listed.headers["ETag"]}, params={"limit": 3})
+        api.ask(method, f"/store/orders/4711{path}", 404)
+    listed = api.ask("GET", "/store/orders", 200, params={"limit": 3, "sort": "-shipDate"})
+    api.ask("GET", "/store/orders", 304, headers={"If-None-Match": listed.headers["ETag"]}, params={"limit": 3})
     following = listed.json()["nextCursor"]
-    walk.ask("GET", "/store/orders", 200, params={"cursor": following, "limit": 3})
+    api.ask("GET", "/store/orders", 200, params={"cursor": following, "limit": 3})
     filters = {"status": "cancelled", "petId": 7, "complete": "false", "shipDateFrom": "2027-01-01T00:00:00Z"}
-    found = walk.ask("GET", "/store/orders", 200, params=filters).json()["orders"]
+    found = api.ask("GET", "/store/orders", 200, params=filters).json()["orders"]
     if [each["id"] for each in found] != [other]:
-        walk.wrong.append(f"the filters {filters} found {found}")
-    walk.ask("GET", "/store/orders", 400, params={"colour": "red"}, sound=False)
-    walk.ask("GET", "/store/orders", 400, params={"cursor": "x"}, sound=False, headers=PROBLEM)
+        api.wrong.append(f"the filters {filters} found {found}")
+    api.ask("GET", "/store/orders", 400, params={"colour": "red"}, sound=False)
+    api.ask("GET", "/store/orders", 400, params={"cursor": "x"}, sound=False, headers=PROBLEM)
     for method, path in [("GET", ""), ("POST", ""), ("GET", "/1"), ("DELETE", "/1"), ("POST", "/1/ship")]:
-        walk.without_key(method, f"/store/orders{path}")
+        api.without_key(method, f"/store/orders{path}")
 
 
 def orders(documents: Path, host: str, ca: str, key: str, known: dict) -> list[str]:
     """Calls both versions; returns the faults."""
     wrong = []
     for name, base, way in [
-        ("orders-v1.json", f"{host}/v1", lambda walk: walk_v1(walk, known["pending"][0], known["shipped"][0])),
-        ("orders-v2.json", f"{host}/v2", walk_v2),
+        ("orders-v1.json", f"{host}/v1", lambda api: call_v1(api, known["pending"][0], known["shipped"][0])),
+        ("orders-v2.json", f"{host}/v2", call_v2),
     ]:
-        walk = Walk(documents / name, base, ca, key)
-        way(walk)
-        wrong += [f"{name}: {what}" for what in walk.wrong]
-        wrong += [f"{name}: no {method} succeeded" for method in walk.unseen()]
-        print(f"{name}: {len(walk.seen)} answers, {len({(method, status) for method, _, status in walk.seen})} kinds, {len(walk.wrong)} wrong")
+        api = Operations(documents / name, base, ca, key)
+        way(api)
+        wrong += [f"{name}: {what}" for what in api.wrong]
+        wrong += [f"{name}: no {method} succeeded" for method in api.unseen()]
+        print(f"{name}: {len(api.seen)} answers, {len({(method, status) for method, _, status in api.seen})} kinds, {len(api.wrong)} wrong")
     return wrong
