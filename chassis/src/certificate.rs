@@ -39,7 +39,7 @@ pub use self::names::{covers, names_of};
 pub struct Pair {
     /// The chain and its key, as handshakes need them.
     pub certified: Arc<CertifiedKey>,
-    /// The chain as its file has it.
+    /// The chain, as text from its file.
     pub chain_pem: Vec<u8>,
     /// The DNS names and addresses that it covers.
     pub names: Vec<String>,
@@ -100,7 +100,7 @@ impl Pair {
         self.names.iter().any(|name| covers(name, hostname))
     }
 
-    /// SHA-256 of the chain as its file has it.
+    /// SHA-256 of the chain's text in its file.
     fn digest(&self) -> Vec<u8> {
         digest(&SHA256, &self.chain_pem).as_ref().to_vec()
     }

@@ -157,7 +157,7 @@ fn in_words(why: &NotEnrolled, kind: Kind, name: &str) -> (&'static str, String)
         ),
         NotEnrolled::OtherKind => (
             "other_kind",
-            format!("{name} is on record, but not as a {}; choose another name for the file", kind.as_str()),
+            format!("{name} is recorded, but not as a {}; choose another name for the file", kind.as_str()),
         ),
         NotEnrolled::TooMany => {
             let kind = kind.as_str();

@@ -190,7 +190,7 @@ async fn a_pass_for_one_gateway_is_refused_by_another() {
     let status = platform.json(&["status"]);
     let mut names: Vec<_> = status["edges"].as_array().unwrap().iter().map(|edge| edge["gateway"].clone()).collect();
     names.sort_by_key(Value::to_string);
-    assert_eq!(names, ["edge-9", "gateway"], "as they were set up: the thief calls itself gateway");
+    assert_eq!(names, ["edge-9", "gateway"], "the configured names: the thief calls itself gateway");
     let opened =
         Client::new().get(format!("{gateway}/changes")).bearer_auth(shown.join().unwrap()).send().await.unwrap();
     assert_eq!(opened.status(), 401);

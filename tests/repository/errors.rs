@@ -61,7 +61,7 @@ fn every_code_has_its_heading_and_every_heading_its_code() {
     );
 }
 
-/// The page, as the catalogue has it.
+/// The page generated from the catalogue.
 fn table() -> String {
     let mut text = "# Problems of a domain\n\nGenerated from the catalogue in the sources. Each problem carries its own fix.\n\n\
                     In `problems` of a domain. `you` is the owner of the domain, `us` the operator of the platform, `ca` the certificate authority. An `error`\n\

@@ -71,7 +71,7 @@ pub(crate) struct Policy {
     /// The state of the ownership now.
     pub(crate) claim: Claim,
     pub(crate) holder: Holder,
-    /// When the domains are served no more, because the plan has none since a while; `None`: the plan has domains.
+    /// When the domains stop being served because the plan has none; `None`: the plan has domains.
     pub(crate) served_until: Option<UnixMillis>,
     pub(crate) reason: Reason,
     /// In `0.0..1.0`: spreads the times of later checks.

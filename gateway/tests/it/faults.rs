@@ -258,7 +258,7 @@ async fn with_one_of_two_addresses_dead_no_request_fails() {
         assert_eq!(client.ask(&world.list()).await.status, 200);
         let reply = client.ask(&Ask::new("DELETE", DEMO, "/v1/store/orders/1").key(&world.key.text)).await;
         assert_eq!(reply.status, 200);
-        // Now and then the dead one is tried again.
+        // The dead one is tried again periodically.
         world.clock.advance(Duration::from_millis(400));
     }
     assert_eq!(living.requests().len(), 40);

@@ -207,7 +207,7 @@ async fn settings_pass_and_drop_headers_of_an_upstream() {
         assert_eq!(reply.status, 200);
     }
     for Received { head, .. } in world.blog.requests() {
-        assert_eq!(head.get("x-authenticated-user"), Some("root"), "its own proxy says so");
+        assert_eq!(head.get("x-authenticated-user"), Some("root"), "its own proxy sets it");
         assert_eq!((head.get("x-user-id"), head.get("x-user-agent")), (None, None));
         assert_eq!(head.get("x-auth-token"), Some("2"));
         assert_eq!(head.get("x-real-ip"), Some("127.0.0.1"), "fields of the gateway replace those of the client");

@@ -31,7 +31,7 @@ const LOADING_MAX: Duration = Duration::from_mins(20);
 /// Interval between two questions whether a starting process is ready.
 const POLL: Duration = Duration::from_millis(2);
 
-/// Clients that shake hands at the same time.
+/// Clients that perform TLS handshakes at the same time.
 const CLIENTS: usize = 4;
 
 fn name(number: u32) -> String {

@@ -106,7 +106,7 @@ async fn assert_up(world: &World, up: u64) {
     .await;
 }
 
-/// A call of gRPC, as its head has it.
+/// A gRPC call by its head.
 fn call(host: &str, timeout: &str) -> Ask {
     Ask::new("POST", host, "/shop.Orders/List")
         .field("Content-Type", "application/grpc+proto")

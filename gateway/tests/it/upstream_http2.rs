@@ -141,7 +141,7 @@ async fn a_websocket_goes_to_an_upstream_of_both_versions_over_http1() {
     world.end().await;
 }
 
-/// TLS that hands on to one server or the other, as is agreed.
+/// TLS that forwards to one server or the other, by the negotiated protocol.
 async fn versions_front(new: &H2Upstream, old: &Upstream) -> SocketAddr {
     let mut config = usual(&["127.0.0.1"]);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];

@@ -81,7 +81,7 @@ fn files() -> Files {
     Files { tls: tls.replace('D', place.to_str().unwrap()), directory }
 }
 
-/// An upload arrived whole: the server sent it back, or has it in a file. The next upload may not find it there.
+/// Checks an upload: the server echoed it, or stored it in a file, which is removed before the next upload.
 async fn kept(world: &World, url: &str, path: &str, what: &str, reply: &Reply, body: &str) {
     if !reply.body.is_empty() {
         assert!(reply.body == body.as_bytes(), "{url}{path} {what}: {} bytes came back", reply.body.len());

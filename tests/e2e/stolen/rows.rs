@@ -127,7 +127,7 @@ pub(super) const SERVICE: &[Row] = &[
     },
 ];
 
-/// A table as SECURITY.md has it.
+/// A table of SECURITY.md.
 pub(super) fn table(rows: &[Row]) -> String {
     let row = |row: &Row| format!("| {} | {} | {} |\n", row.with, row.until, row.afterwards).replace("  |", " |");
     let head = "| With | Until `tollhouse node revoke` | Afterwards |\n|---|---|---|\n";

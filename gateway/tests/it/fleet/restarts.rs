@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 
 use super::*;
 
-/// In every other round they end as a power cut would have it.
+/// In every other round they end as in a power cut.
 // promise: faults.19
 #[tokio::test(flavor = "multi_thread")]
 async fn gateways_that_all_restart_at_once_keep_their_counts_and_stay_exact() {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 
-/// Publishes, and waits until every node has it.
+/// Publishes, and waits until every node has applied it.
 async fn everywhere(fleet: &Fleet, effect: Effect) {
     let revision = fleet.control.publish(effect);
     for node in &fleet.nodes {

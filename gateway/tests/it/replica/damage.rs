@@ -61,7 +61,7 @@ async fn a_damaged_file_is_renamed_and_the_gateway_starts_empty() {
 fn with_bytes_changed(good: &[u8], is_its: impl Fn(&[u8], &[u8]) -> bool) -> Vec<u8> {
     let mut bytes = good.to_vec();
     let found: Vec<usize> = (1..good.len()).filter(|at| is_its(&good[..*at], &good[*at..])).collect();
-    assert!(!found.is_empty(), "the file has it");
+    assert!(!found.is_empty(), "the file contains it");
     for at in found {
         bytes[at] ^= 1;
     }
