@@ -110,8 +110,8 @@ impl Supervisor {
             panic,
             panics,
             restart_in_ms = wait.as_millis(),
-            "background task panicked; restarting it, everything else goes on. This is a defect: report it with the panic's \
-             place, which standard error has"
+            "a background task panicked; restarting it, other tasks continue. This is a defect: report it with the \
+             panic message from standard error"
         );
     }
 

@@ -62,7 +62,7 @@ fn detail(value: &Value) -> String {
     } else {
         ["before", "after"]
     };
-    // A null or false value says nothing.
+    // Null and false values are left out.
     let is_said = |value: &Value| !value.is_null() && *value != Value::Bool(false);
     let others = fields.iter().filter(|(name, value)| is_said(value) && !described.contains(&name.as_str()));
     parts.extend(others.map(|(name, value)| format!("{}: {}", spaced(name), word(value))));

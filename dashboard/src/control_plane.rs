@@ -71,7 +71,7 @@ pub struct Refused {
     pub status: u16,
     /// The code, as in the catalogue of errors.
     pub code: String,
-    /// What is wrong, and what to do.
+    /// The problem and its fix.
     pub message: String,
 }
 
@@ -93,7 +93,7 @@ pub struct NewSession {
 /// The holder of a key, or an operator, who is signed in.
 #[derive(Clone, Debug)]
 pub struct SignedIn {
-    /// Names the session; it is no secret.
+    /// Names the session; not secret.
     pub id: String,
     /// The project and the key; `None` for an operator.
     pub holder: Option<(ProjectRef, KeyId)>,
@@ -112,7 +112,7 @@ pub enum NotSignedIn {
     NotAKey,
     /// The key is unknown, revoked or expired.
     UnknownKey,
-    /// The key has none of the scopes that pages need.
+    /// The key lacks the scopes that pages need.
     NothingToDo,
     /// The link was used already, or has expired.
     LinkSpent,

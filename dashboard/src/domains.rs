@@ -84,7 +84,7 @@ async fn carry_out(
             let place = format!("/projects/{}/domains/{}?{notice}", segment(id), segment(name));
             Ok(Redirect::to(&place).into_response())
         }
-        // Something about the domain as it is: shown beside it.
+        // A problem of the domain itself: shown beside it.
         Err(refused) if matches!(refused.status, 400 | 409 | 429) => {
             detail::page(dashboard, &posted.session, id, name, None, Some(refused)).await
         }

@@ -97,10 +97,10 @@ impl Watch {
             let found = self.dashboard.call(&self.session.actor, *operation, (&named, query), &Value::Null).await;
             let state = match found {
                 Ok(answered) => digest_of(&answered.body.to_string()),
-                Err(refused) if refused.status < 500 => refused.code, // removed, for example: that is news too
+                Err(refused) if refused.status < 500 => refused.code, // removed, for example: the page reloads too
                 Err(_) => continue,
             };
-            // The first event says what the page is to compare with.
+            // The first event has the state that the page compares with.
             if self.seen.as_ref() != Some(&state) {
                 self.seen = Some(state.clone());
                 return Some(Event::default().event("state").retry(ASK_AGAIN).data(state));

@@ -10,7 +10,7 @@ pub mod project;
 pub mod actor;
 #[expect(
     missing_docs,
-    reason = "a member without a sentence here says all with its name, in the interface description too"
+    reason = "the name of a member without a description is enough, in the interface description too"
 )]
 pub mod types;
 

@@ -62,9 +62,9 @@ pub struct Config {
     pub secret: Secret,
     /// Private keys rest sealed with a key derived from the first of these.
     pub sealing_secret: SealingSecrets,
-    /// Credentials of gateways that are put on record at the start, each in a file NAME.key.
+    /// Credentials of gateways that are recorded at the start, each in a file NAME.key.
     pub gateways_directory: Option<PathBuf>,
-    /// Credentials of services that are put on record at the start, each in a file NAME.key.
+    /// Credentials of services that are recorded at the start, each in a file NAME.key.
     pub services_directory: Option<PathBuf>,
     /// The file of revoked credentials, of this process alone; a database that went back in time lacks the last ones.
     pub revocations_file: PathBuf,

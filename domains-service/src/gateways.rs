@@ -24,9 +24,9 @@ pub(crate) struct Gateways {
     pub(crate) peers: Peers,
     /// Signs operators' passes for services and for gateways.
     pub(crate) pass_key: SigningKey,
-    /// Of all gateways on record: what the public API and the dashboard trust.
+    /// Of all registered gateways: the keys that the public API and the dashboard trust.
     pub(crate) trusted: TrustedKeys,
-    /// The keys of all gateways on record, as they were looked up last.
+    /// The keys of all registered gateways, as last looked up.
     pub(crate) identities: Mutex<Arc<Identities>>,
 }
 
@@ -52,7 +52,7 @@ impl Gateways {
         [self.pass_key.public().clone()].into_iter().collect()
     }
 
-    /// Loads the gateway processes on record. Returns the newest revision, which is read before them.
+    /// Loads the registered gateway processes. Returns the newest revision, which is read before them.
     pub(crate) async fn load_processes(&self, store: &Store) -> Result<Revision, StoreError> {
         let newest = store.newest_revision().await?;
         if store.has_gone_back() {

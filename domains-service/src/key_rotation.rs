@@ -78,9 +78,9 @@ pub(crate) async fn check(core: &Core, lost: bool) -> anyhow::Result<()> {
     }
     anyhow::ensure!(
         lost,
-        "{missing} private keys or secrets of webhooks are sealed with a sealing secret that was taken away (named \
-         {names:?}). Put it back, in a line below the others of sealing_secret_file, start again, and take it away when \
-         `tollhouse status` says sealed_with_older 0. If it is lost for good, set sealing_secret_lost = true: the service \
+        "{missing} private keys or secrets of webhooks are sealed with a sealing secret that was removed (named \
+         {names:?}). Put it back, in a line below the others of sealing_secret_file, restart, and remove it when \
+         `tollhouse status` shows sealed_with_older 0. If it is lost for good, set sealing_secret_lost = true: the service \
          drops what it sealed and orders new certificates; webhooks need new secrets"
     );
     for name in names {

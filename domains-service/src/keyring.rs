@@ -55,7 +55,7 @@ fn seal(core: &Core, master: &Master) -> anyhow::Result<SealedGeneration> {
     Ok(SealedGeneration { number: master.number, sealed, signs_from: master.signs_from })
 }
 
-/// The keys of all gateways on record now. They are derived when something has changed, and remembered.
+/// The keys of all registered gateways. They are derived after a change, and kept.
 pub(crate) async fn identities(core: &Core, gateways: &Gateways) -> anyhow::Result<Arc<Identities>> {
     // The order matters: a credential that is revoked after the generations were read is not in the list, so it never
     // gets the tickets that its revocation made.

@@ -61,7 +61,7 @@ pub use run::{World, start, start_in};
 pub use store::newest_schema;
 pub use verification::problem::ProblemCode;
 
-/// Every operation of the public API, as its router has it: method, path, and required scope.
+/// Every operation of the public API: method, path, and required scope.
 pub fn operations() -> impl Iterator<Item = (&'static str, &'static str, Option<Scope>)> {
     api::all().map(|operation| (operation.method.as_str(), operation.path, operation.scope))
 }

@@ -78,32 +78,32 @@ impl Metrics {
             certificate_wait_oldest: gauge(
                 registry,
                 "domains_certificate_wait_oldest_timestamp_seconds",
-                "Since when the first of the domains waits that miss only their certificate, without a fault of their owner and not behind its own orders; 0: none waits.",
+                "Start of the longest wait for a certificate, of a domain with nothing to fix; 0: none waits.",
             )?,
             transitions: counter_vec(
                 registry,
                 "domains_transitions_total",
-                "Domains that went from one state to another.",
+                "State changes of domains.",
                 &["from", "to"],
             )?,
             dns_checks,
             dns_queries: counter_vec(
                 registry,
                 "domains_dns_queries_total",
-                "Questions to DNS, by record type and result.",
+                "DNS queries, by record type and result.",
                 &["type", "result"],
             )?,
             handshake_checks,
             verify_seconds: latency_vec(
                 registry,
                 "domains_verify_seconds",
-                "Time a verification took, by what made it happen.",
+                "Duration of a DNS check, by reason.",
                 &["reason"],
             )?,
             certificate_orders: counter_vec(
                 registry,
                 "domains_certificate_orders_total",
-                "Certificates asked for, by result.",
+                "Certificate orders, by result.",
                 &["result"],
             )?,
             requests: counter_vec(
@@ -120,29 +120,29 @@ impl Metrics {
             withdrawals: gauge_vec(
                 registry,
                 "domains_withdrawals",
-                "Withdrawals that a gateway has not acknowledged, by what was withdrawn.",
+                "Withdrawals that some gateway has not confirmed, by kind.",
                 &["what"],
             )?,
             withdrawal_oldest: gauge(
                 registry,
                 "domains_withdrawal_oldest_timestamp_seconds",
-                "When the oldest withdrawal that waits was made; 0: none waits.",
+                "Time of the oldest unconfirmed withdrawal; 0 without one.",
             )?,
             withdrawals_awaited: gauge_vec(
                 registry,
                 "domains_withdrawal_awaited_timestamp_seconds",
-                "When the oldest withdrawal was made that this process of a gateway has not acknowledged.",
+                "Time of the oldest withdrawal that this gateway process has not confirmed.",
                 &["process"],
             )?,
             of_another_history: gauge(
                 registry,
                 "domains_gateways_of_another_history",
-                "Gateways that were refused in the last minute because they have applied changes that the database does not have.",
+                "Gateways refused in the last minute because they applied changes that the database does not have.",
             )?,
             sealed: gauge_vec(
                 registry,
                 "domains_sealed_texts",
-                "Private keys and secrets at rest, by the sealing secret that they need.",
+                "Private keys and webhook secrets, by the sealing secret that encrypts them.",
                 &["secret"],
             )?,
             credential_files_refused: gauge_vec(
@@ -154,7 +154,7 @@ impl Metrics {
             unreadable_row: gauge_vec(
                 registry,
                 "domains_unreadable_row",
-                "1 for each of the first 100 rows that could not be read when they were read last, by name.",
+                "1 for each unreadable database row that is skipped; 100 rows at most.",
                 &["table", "row", "of", "column"],
             )?,
         };
@@ -211,13 +211,13 @@ fn checks(registry: &Registry) -> anyhow::Result<(IntCounterVec, IntCounterVec)>
     let dns_checks = counter_vec(
         registry,
         "domains_dns_checks_total",
-        "Checks of domains: answered, unanswered by their zone, or without any answer of our resolvers.",
+        "Checks of domains: answered, unanswered by the zone, or without an answer of any resolver.",
         &["result"],
     )?;
     let handshake_checks = counter_vec(
         registry,
         "domains_handshake_checks_total",
-        "Names of handshakes without a certificate: due for a check because of it, not due, or failed.",
+        "Names of TLS handshakes without a certificate: made due for a check, not due, or failed.",
         &["result"],
     )?;
     Ok((dns_checks, handshake_checks))
@@ -232,11 +232,11 @@ fn webhooks(registry: &Registry) -> anyhow::Result<(IntCounterVec, HistogramVec,
         &["result"],
     )?;
     let webhook_seconds =
-        latency_vec(registry, "domains_webhook_attempt_seconds", "Time an attempt to deliver a webhook took.", &[])?;
+        latency_vec(registry, "domains_webhook_attempt_seconds", "Duration of an attempt to deliver a webhook.", &[])?;
     let webhook_deliveries = gauge_vec(
         registry,
         "domains_webhook_deliveries",
-        "Deliveries of webhooks that wait, and those that should have been tried a minute ago.",
+        "Waiting webhook deliveries, and of these the overdue ones: due a minute ago.",
         &["state"],
     )?;
     Ok((webhook_attempts, webhook_seconds, webhook_deliveries))

@@ -2,7 +2,7 @@
 //!
 //! One worker acts on a domain at a time, under a lease that expires. Its result is written only if no other worker has
 //! taken the lease since. The world may change between a check and its write, so the transaction reads the domain again
-//! and [decides](crate::domain::reconcile) by that state. When the database is gone, nothing is written and the domain
+//! and [decides](crate::domain::reconcile) by that state. When the database fails, nothing is written and the domain
 //! stays due.
 
 mod advice;

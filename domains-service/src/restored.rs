@@ -102,7 +102,7 @@ pub async fn finish_restore(
                 since.retain(|(kind, _), _| !matches!(kind, Kind::Credential | Kind::Token));
                 (Outcome::Back, None, since)
             } else {
-                withdraw(&mut write, &lost, &since).await.context("withdrawing what was removed since the backup")?;
+                withdraw(&mut write, &lost, &since).await.context("withdrawing everything removed since the backup")?;
                 (Outcome::Withdrawn, None, since)
             }
         }

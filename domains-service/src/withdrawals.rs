@@ -1,7 +1,7 @@
 //! Withdrawals: names, keys, projects, and public parts of a project or domain, which gateways must stop serving.
 //!
 //! All follow the same steps. The change and the row of the withdrawal are one transaction. Then the caller waits up to
-//! a second for every gateway process on record (`nodes`). When all have confirmed, the row is deleted and the answer
+//! a second for every registered gateway process (`nodes`). When all have confirmed, the row is deleted and the answer
 //! is 204. Otherwise the answer is 202 with the names of the others, an event says the same, and the row stays until
 //! they have confirmed: later requests, operators and owners see it with the same names, and metrics count it.
 
@@ -32,7 +32,7 @@ const ROWS_MEASURED_MAX: i64 = 1_000;
 /// Processes that metrics name, the first by name.
 const PROCESSES_NAMED_MAX: usize = 64;
 
-/// Stands for the processes on record while the record is unreadable.
+/// In place of the registered processes while their record is unreadable.
 const RECORD_NOT_READ: &str = "processes on record, which could not be read";
 
 /// Waits up to a second until every gateway process has confirmed `revision`, and ends the confirmed withdrawals. The
@@ -104,7 +104,7 @@ pub(crate) async fn repeat(
 ) -> Result<Option<Acknowledged>, StoreError> {
     let found = core.store.withdrawals_of(&project.uid).await?;
     let waiting = found.iter().filter(|one| whats.contains(&one.what) && one.which == which);
-    // A withdrawal that is not on record because the project has too many is at least as old as the oldest on record.
+    // A withdrawal without a row, because the project has too many, is at least as old as the oldest row.
     let is_full = found.len() >= usize::try_from(withdrawals::WITHDRAWALS_OF_ONE_MAX).unwrap_or(usize::MAX);
     let oldest = found.first().filter(|_| is_full).map(|one| one.revision);
     match waiting.map(|one| one.revision).max().or(oldest) {

@@ -124,8 +124,8 @@ impl InProgress {
                 self.domains.remove(&broken.id());
                 tracing::error!(
                     error = %broken,
-                    "the task of a domain panicked; retrying when its lease ends. This is a defect: report it with the \
-                     panic's place, which standard error has"
+                    "the task of a domain panicked; retrying when its lease ends. This is a defect: report it with \
+                     the panic message from standard error"
                 );
                 false
             }
@@ -225,7 +225,7 @@ async fn abandon_due_orders(core: &Core, authorities: &Authorities) -> Result<()
     for order in core.store.abandoned_orders(core.clock.now(), ORDERS_PER_ROUND).await? {
         let abandoned = match authorities.find(&order.authority) {
             Some(authority) => authority.abandon(&order.url).await,
-            None => Ok(()), // no authority of ours any more: what it knows expires by itself
+            None => Ok(()), // the authority is no longer configured: its authorizations expire
         };
         let is_old = core.clock.now().since(order.created_at) > AUTHORIZATION_MILLIS_MAX;
         match abandoned {

@@ -112,7 +112,7 @@ async fn exchange(stream: &mut TlsStream<TcpStream>, request: &str) -> anyhow::R
 }
 
 /// Ends a connection without a request. The server ends it too, after the end of the handshake.
-async fn farewell(stream: &mut TlsStream<TcpStream>) -> anyhow::Result<()> {
+async fn close(stream: &mut TlsStream<TcpStream>) -> anyhow::Result<()> {
     stream.shutdown().await?;
     let mut rest = Vec::new();
     // Either kind of end is fine.
@@ -137,7 +137,7 @@ async fn handshakes(targets: Vec<Target>, seconds: u64, asks: bool) -> anyhow::R
                         // Tickets come after the handshake: once the response has arrived, they have been read.
                         exchange(&mut stream, &request).await?;
                     } else {
-                        farewell(&mut stream).await?;
+                        close(&mut stream).await?;
                     }
                     if stream.get_ref().1.handshake_kind() == Some(rustls::HandshakeKind::Resumed) {
                         resumed.fetch_add(1, Ordering::Relaxed);

@@ -24,7 +24,7 @@ use crate::forwarded::Forwarders;
 /// one is closed when any hostname is withdrawn.
 const HOSTS_MAX: usize = 16;
 
-/// What the TLS handshake agreed on.
+/// The result of the TLS handshake.
 #[derive(Clone, Debug)]
 pub struct TlsFacts {
     /// The name the client asked for.
@@ -173,7 +173,7 @@ impl Connection {
         self.addresses.local
     }
 
-    /// What the handshake agreed on; `None` on plain HTTP.
+    /// The result of the handshake; `None` on plain HTTP.
     pub fn tls(&self) -> Option<&TlsFacts> {
         self.tls.as_ref()
     }

@@ -56,7 +56,7 @@ pub enum Framing {
     Chunked,
 }
 
-/// What an accepted head says about the message and the connection.
+/// The facts in an accepted head about the message and the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// How the body ends.

@@ -319,7 +319,7 @@ mod tests {
         assert!(!admit("2001:db8:0:0:abcd::"));
         assert!(admit("2001:db8:0:1::1"));
         drop(open);
-        assert!(connections.addresses.lock().is_empty(), "nothing is remembered of clients that left");
+        assert!(connections.addresses.lock().is_empty(), "no entry of a closed connection is kept");
     }
 
     #[test]
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn idle_comes_when_the_last_connection_is_gone() {
+    async fn the_registry_is_idle_after_the_last_connection() {
         let (connections, hooks) = registry(10, 256);
         let hooks: Arc<dyn Hooks> = hooks;
         connections.wait_until_closed().await;

@@ -1,4 +1,4 @@
-//! The ledger: many nodes spend one quota without spending a unit twice or losing one for good.
+//! The ledger: many nodes spend one quota without spending a unit twice or losing one permanently.
 //!
 //! A *bucket* is one project's quota. The store keeps one record per bucket. Every gateway node owns a *component* of
 //! it: the units that it has spent or holds in the current minute and day. A node sends **absolute statements** ("in

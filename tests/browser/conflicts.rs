@@ -73,7 +73,7 @@ const REST_OF_THE_MATRIX: &[Case] = &[
         world: &["both.customer.test A 203.0.113.7", "both.customer.test AAAA 2001:db8::7"],
         state: "Needs you",
         code: "DNS_CONFLICTING_AAAA",
-        words: ["A and AAAA records in the way", "Delete the AAAA record of both.customer.test"],
+        words: ["A and AAAA records block the CNAME", "Delete the AAAA record of both.customer.test"],
     },
     Case {
         name: "chained.customer.test",
@@ -155,7 +155,7 @@ const REST_OF_THE_MATRIX: &[Case] = &[
         world: &["zone below.unread.test", "shop.below.unread.test CNAME TARGET", "! unread.test servfail"],
         state: "Waiting for DNS",
         code: "CAA_LOOKUP_FAILED",
-        words: ["The CAA records of unread.test could not be read", "we ask again automatically"],
+        words: ["The CAA records of unread.test could not be read", "we check again automatically"],
     },
     Case {
         name: "apex.test",
@@ -199,7 +199,7 @@ async fn the_other_conflicts_of_the_matrix_have_their_texts() {
         return [...document.querySelectorAll('.problem dd code')]
             .some((one) => words.every((some) => one.innerText.includes(some)))";
     let names_it = async || browser.run(said).await.as_bool().unwrap();
-    browser.until("what the authority says names the address", names_it).await;
+    browser.until("the authority's message names the address", names_it).await;
     browser.reads("Waiting").await;
     person.inspect("domain-unreachable").await;
 }
@@ -222,7 +222,7 @@ async fn nameservers_that_disagree_are_shown_one_by_one_until_all_are_right() {
     let rows = browser.run(servers).await;
     for (row, words) in rows.as_array().unwrap().iter().zip([
         ["ns1.spreading.test", "Right"],
-        ["ns2.spreading.test", "CNAME leads elsewhere"],
+        ["ns2.spreading.test", "CNAME points elsewhere"],
         ["ns3.spreading.test", "Nothing there yet"],
     ]) {
         assert!(words.iter().all(|word| row.as_str().unwrap().contains(word)), "{words:?}: {rows:#?}");

@@ -33,7 +33,7 @@ async fn a_key_is_created_used_listed_in_the_usage_and_revoked() {
     let key = browser.run("return document.getElementById('made-key').textContent").await.as_str().unwrap().to_owned();
     browser.click(".made button.copy").await;
     browser
-        .until("the button says so", async || {
+        .until("the button shows it", async || {
             let word = browser.run("return document.querySelector('.made button.copy span').textContent").await;
             word == "Copied" || browser.run("return getSelection().toString()").await == key.as_str()
         })
@@ -56,7 +56,7 @@ async fn a_key_is_created_used_listed_in_the_usage_and_revoked() {
 
     let newest = "return document.querySelector('.rows li').innerText";
     browser
-        .until("the key says when it was used", async || {
+        .until("the key shows its last use", async || {
             person.go("/projects/demo-pro/keys").await;
             let row = browser.run(newest).await;
             let row = row.as_str().unwrap();

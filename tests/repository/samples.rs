@@ -189,7 +189,7 @@ fn differing_defaults(process: &str, complete: &str, lines: &[Line]) -> Vec<Stri
             stated => !is_own || !line.is_live || is_member || stated.is_some() || line.comment.contains("Required"),
         }
     };
-    // What every upstream needs is explained once; a default belongs to one upstream.
+    // Settings of every upstream are explained once; a default belongs to one upstream.
     let differs = |path: &&str| {
         let (exact, setting) = (without_indexes(path), general(path));
         let has_default = effective.known().get(*path).is_some_and(|facts| facts.has_default);
@@ -253,7 +253,7 @@ fn every_kind_of_difference_is_found() {
 const OTHER_DEFAULTS: &[&str] =
     &["unless it is the default port", "`default` removes it", "each setting with its default"];
 
-/// `` `setting`, by default VALUE `` in a page, also with an option of `tollhouse up`. NAME stands for an upstream's name.
+/// `` `setting`, by default VALUE `` in a page, also with an option of `tollhouse up`. NAME is an upstream's name.
 /// In a row of a table about a process, the setting is that process's.
 #[test]
 fn defaults_in_the_documentation_are_those_of_the_programs() {

@@ -130,7 +130,7 @@ pub enum Command {
     DashboardLink,
     /// Show the most frequent projects, hosts, keys or codes of the last minutes, with errors.
     Top(top::Top),
-    /// List recent changes, newest first: starts, quota mode, control plane lost and found, settings, published
+    /// List recent changes, newest first: starts, quota mode, control plane outages, settings, published
     /// changes.
     Changes {
         /// Maximum number of changes.

@@ -187,7 +187,7 @@ mod tests {
         assert!(!rules.removes("x-authenticated-user"));
         assert!(rules.removes("x-authentik-username"));
         assert!(rules.removes("x-user-id") && !rules.removes("x-use"));
-        assert!(rules.removes("cf-ray"), "what is dropped wins");
+        assert!(rules.removes("cf-ray"), "drop_headers wins");
         assert!(!rules.removes("x-http-method") && rules.removes("x-http-method-override"));
         assert!(rules.removes("x-method-override"));
     }

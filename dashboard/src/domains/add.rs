@@ -107,7 +107,7 @@ pub(crate) async fn add(
             if pair.strip_prefix("www.") == Some(added) || added.strip_prefix("www.") == Some(pair) {
                 let body = json!({ "name": pair });
                 if let Err(refused) = dashboard.call(&session.actor, Operation::AddDomain, (&[&id], ""), &body).await {
-                    // The first is there; what is wrong with the other is said on its page.
+                    // The first was added; the page of the other shows its problem.
                     return detail::page(&dashboard, &session, &id, added, None, Some(refused)).await;
                 }
             }

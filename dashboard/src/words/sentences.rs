@@ -53,7 +53,7 @@ pub(crate) fn silent(millis: i64) -> String {
 pub(crate) const fn banned(reason: BanReason) -> &'static str {
     match reason {
         BanReason::Strikes => {
-            "It went on sending after 429 Too Many Requests, so it is refused for a while. Let it wait as Retry-After says."
+            "Banned for a while: it kept sending after 429 Too Many Requests. Let it wait as Retry-After says."
         }
         BanReason::Operator => "The operator of the platform has it refused for a while.",
     }
@@ -66,7 +66,7 @@ pub(crate) fn ban_reason(ban: &Ban) -> String {
         (BanReason::Strikes, ..=1) => "went on sending after 429".to_owned(),
         (BanReason::Strikes, 2) => "went on sending after 429, for the second time in a day".to_owned(),
         (BanReason::Strikes, 3) => "went on sending after 429, for the third time in a day".to_owned(),
-        (BanReason::Strikes, _) => "went on sending after 429, again and again".to_owned(),
+        (BanReason::Strikes, _) => "went on sending after 429, more than three times in a day".to_owned(),
     };
     if ban.shadow { format!("{why}; bans are only tried out, so it is not refused") } else { why }
 }

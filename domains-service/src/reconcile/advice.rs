@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn without_advice_the_rule_stays_and_the_question_is_asked_again() {
+    fn without_advice_the_rule_applies_and_the_query_is_repeated() {
         let mut domain = domain();
         follow(&mut domain, None, NOW, 0.5);
         assert_eq!(domain.certificate.renew_at, Some(NOW.plus(60 * DAY)));

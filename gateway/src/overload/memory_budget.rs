@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_of_one_project_leaves_memory_to_the_others_until_two_checks_have_seen_it() {
+    fn a_burst_of_one_project_leaves_memory_to_others_until_two_checks_have_measured_it() {
         let budget = budget_for(80);
         let project = |number: usize| format!("p{number}").parse::<ProjectUid>().unwrap();
         let count = |project: &ProjectUid| budget.secret.hash_one(project) % PROJECTS as u64;
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(begin(&loud).len(), 63, "a request that ends frees memory for its project");
         budget.record_check(80 * BYTES_OF_ONE);
         budget.record_check(80 * BYTES_OF_ONE);
-        assert_eq!(begin(&loud).len(), 70, "the system's figures speak for older requests");
+        assert_eq!(begin(&loud).len(), 70, "the system's figures include older requests only");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Connects to two addresses at once if the first does not answer: an address that swallows packets costs a quarter of a
+//! Connects to two addresses at once if the first does not answer: an address that drops packets costs a quarter of a
 //! second, not the whole connect timeout (RFC 8305 section 5).
 
 use std::future::poll_fn;
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_address_has_a_quarter_of_a_second_alone() {
+    async fn the_first_address_has_a_head_start_of_a_quarter_of_a_second() {
         for (one, two, expected) in [
             ((249, true), (0, true), (Some(1), 0)),
             ((251, true), (0, true), (Some(2), 1)),

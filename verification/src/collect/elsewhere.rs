@@ -40,7 +40,7 @@ impl Verification<'_> {
         None
     }
 
-    /// The name with its zone added once more, if the CNAME stands there and the name itself has no record: a slip in a
+    /// The name with its zone added once more, if the CNAME is there and the name itself has no record: a slip in a
     /// provider's form.
     pub(super) async fn doubled(
         &self,

@@ -115,7 +115,7 @@ async fn lease(
         return lease_at(upstream, endpoint, request, now).await.map(|lease| (lease, None));
     }
     let leasing = |endpoint: Arc<Endpoint>| async move { lease_at(upstream, &endpoint, request, now).await };
-    // Late is no failure: the address may be far away, or all its streams may be in use.
+    // A late answer is not a failure: the address may be far away, or all its streams may be in use.
     race(&upstream.endpoints, endpoint, (now, false), leasing).await
 }
 

@@ -1,4 +1,4 @@
-//! Trailers: which are forwarded, in either direction and between both versions.
+//! Forwards trailers, in either direction and between both versions, and drops forbidden ones.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 

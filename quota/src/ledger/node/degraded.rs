@@ -21,7 +21,7 @@ use super::mirror::Mirror;
 use crate::allowance::Allowances;
 use crate::ledger::{Executed, day_of, ends_at, left};
 
-/// What a node admits without the store.
+/// The units that a node admits without the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DegradedPolicy {
     /// Admit this node's share of the limits.

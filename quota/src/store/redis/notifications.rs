@@ -120,7 +120,7 @@ async fn receive(servers: &Servers, process: &str, sender: &mpsc::Sender<Receive
                 let text: String = message?.get_payload().ok()?;
                 let Ok(message) = serde_json::from_str::<Message>(&text) else { continue };
                 if message.from != process {
-                    // A receiver that does not keep up is told to read the hash again.
+                    // A receiver that does not keep up reads the hash again.
                     sender.try_send(Received::Notification(message.notification)).ok()?;
                 }
             }
