@@ -65,6 +65,8 @@ pub(crate) struct Shared {
     pub(crate) windows_bytes: AtomicU64,
     /// Cancelled when WebSockets must end.
     pub(crate) websockets_end: CancellationToken,
+    /// Set just before that, for a look without a lock.
+    pub(crate) websockets_must_end: AtomicBool,
 }
 
 /// One client connection.
@@ -255,6 +257,11 @@ impl Connection {
     /// Cancelled when WebSockets must end, because the process stops.
     pub fn websockets_end(&self) -> &CancellationToken {
         &self.shared.websockets_end
+    }
+
+    /// Whether [`Self::websockets_end`] is, or is about to be, cancelled.
+    pub fn websockets_must_end(&self) -> bool {
+        self.shared.websockets_must_end.load(Ordering::Acquire)
     }
 
     /// Shortens the idle timeout: the task that waits for the next request checks its deadline again, and an idle

@@ -148,6 +148,7 @@ impl Connections {
 
     /// Tells the exchanges of all WebSockets to end them.
     pub fn end_websockets(&self) {
+        self.shared.websockets_must_end.store(true, Ordering::Release);
         self.shared.websockets_end.cancel();
     }
 

@@ -6,9 +6,16 @@
 //!     tls_load steady RATE ADDRESS NAME CA.pem SECONDS [KEY]                  requests at a fixed rate over 32 connections
 //!     tls_load websocket ADDRESS NAME CA.pem SECONDS                          messages there and back over 32 WebSockets
 //!     tls_load echo PORT                                                      the upstream of those: sends back what comes
+//!     tls_load grpc CALLS IN-FLIGHT ADDRESS NAME CA.pem SECONDS               messages there and back, in this many calls with
+//!                                                                             as many messages on their way in each
+//!     tls_load grpc-echo PORT                                                 the upstream of those, over HTTP/2 without TLS
+//!     tls_load delay MILLISECONDS PORT=ADDRESS...                             relays that deliver bytes so much later each way
 //!
 //! `steady` measures from the moment a request was due, not from when there was a connection to send it on, so that a
 //! proxy that stalls does not hide what waits (no coordinated omission). Prints one JSON object.
+
+mod delay;
+mod grpc;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -68,6 +75,9 @@ impl Target {
             .with_no_client_auth();
         if kind != "resumed" {
             config.resumption = Resumption::disabled();
+        }
+        if kind == "grpc" {
+            config.alpn_protocols = vec![b"h2".to_vec()];
         }
         Ok(Self { address: address.to_owned(), name: name.to_owned(), connector: TlsConnector::from(Arc::new(config)) })
     }
@@ -302,6 +312,12 @@ async fn main() -> anyhow::Result<()> {
             websocket(Arc::new(Target::new(address, name, ca, "full")?), seconds.parse()?).await
         }
         ["echo", port] => echo(port.parse()?).await,
+        ["grpc", calls, in_flight, address, name, ca, seconds] => {
+            let target = Arc::new(Target::new(address, name, ca, "grpc")?);
+            grpc::call(target, calls.parse()?, in_flight.parse()?, seconds.parse()?).await
+        }
+        ["grpc-echo", port] => grpc::serve(port.parse()?).await,
+        ["delay", milliseconds, lines @ ..] => delay::serve(lines, Duration::from_millis(milliseconds.parse()?)).await,
         _ => anyhow::bail!("unknown mode: see the usage at the beginning of this file"),
     }
 }
