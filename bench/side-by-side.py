@@ -132,7 +132,7 @@ class World:
         for name, body in (("body", "x" * 1024), ("large", "x" * 1024 * 1024), ("message", "\0\0\0\0@" + "x" * 64)):
             with open(os.path.join(self.work, name), "w") as out:
                 out.write(body)
-        # The control plane, with a gateway that nobody asks.
+        # The control plane, with a gateway without requests.
         plane = shared.Platform(self.program, self.work, before=("taskset", "-c", "1"), bench=self.upstream, **self.upstreams)
         self.open_upstreams()
         port, admin = free_port(), free_port()
