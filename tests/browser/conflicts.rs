@@ -80,10 +80,7 @@ const REST_OF_THE_MATRIX: &[Case] = &[
         world: &["chained.customer.test CNAME middle.customer.test", "middle.customer.test CNAME TARGET"],
         state: "Needs you",
         code: "DNS_CNAME_CHAINED",
-        words: [
-            "by way of middle.customer.test",
-            "Change the CNAME of chained.customer.test from middle.customer.test",
-        ],
+        words: ["through middle.customer.test", "Change the CNAME of chained.customer.test from middle.customer.test"],
     },
     Case {
         name: "proxied.customer.test",
