@@ -24,7 +24,9 @@ use crate::store::domains;
 use crate::store::projects::ProjectRecord;
 use crate::throttle::Asking;
 
-pub(super) const ADD: Operation = Operation {
+pub(in crate::api) const OPERATIONS: &[Operation] = &[ADD, CHECK];
+
+const ADD: Operation = Operation {
     summary: "Add a domain",
     description: "Verification and the certificate follow by themselves once the `records` exist.",
     body: Some((schema::of::<NewDomain>, Presence::Required)),
@@ -51,7 +53,7 @@ pub(super) const ADD: Operation = Operation {
     ..writing("addDomain", Method::Post, LIST.path, |post| on(post, add))
 };
 
-pub(super) const CHECK: Operation = Operation {
+const CHECK: Operation = Operation {
     summary: "Check a name",
     description: "What adding it would mean, without adding it.",
     parameters: &[Parameter {

@@ -24,7 +24,9 @@ use crate::store::withdrawals::What;
 use crate::store::{Write, domains};
 use crate::withdrawals::{self, PendingWithdrawals};
 
-pub(super) const CHANGE: Operation = Operation {
+pub(in crate::api) const OPERATIONS: &[Operation] = &[CHANGE, REMOVE];
+
+const CHANGE: Operation = Operation {
     summary: "Change a domain",
     description: "Makes it the primary one, or redirects it.",
     parameters: &[IF_MATCH],
@@ -51,7 +53,7 @@ pub(super) const CHANGE: Operation = Operation {
     ..writing("changeDomain", Method::Patch, SHOW.path, |patch| on(patch, change))
 };
 
-pub(super) const REMOVE: Operation = Operation {
+const REMOVE: Operation = Operation {
     summary: "Remove a domain",
     description: "Traffic stops at once, on every gateway that is connected. Asked again while others are waited for, it answers \
                   the same way.",

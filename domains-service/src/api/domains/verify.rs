@@ -29,7 +29,9 @@ const VERIFY_TIME_MAX: Duration = Duration::from_secs(8);
 /// Interval of attempts to lease a domain that another task has leased.
 const LEASE_RETRY: Duration = Duration::from_millis(50);
 
-pub(super) const VERIFY: Operation = Operation {
+pub(in crate::api) const OPERATIONS: &[Operation] = &[VERIFY];
+
+const VERIFY: Operation = Operation {
     summary: "Verify a domain",
     description: "Checks DNS now, and starts the schedule of checks again.",
     answers: &[
