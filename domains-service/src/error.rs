@@ -3,6 +3,7 @@
 //! Each code has one status and a heading in the documentation of errors.
 
 use axum::http::header;
+use axum::response::Response;
 use chassis::guard::GuardCode;
 use chassis::refusal::Refusal;
 use contract::rejection::CodeEntry;
@@ -149,6 +150,9 @@ pub(crate) fn storage(error: &StoreError) -> Refusal {
     refusal.with_header(header::RETRY_AFTER, "1")
 }
 
+/// The answer of an operation, or a part of it, unless it refuses.
+pub(crate) type ApiResult<T = Response> = Result<T, ApiError>;
+
 /// A refusal that ends an operation early.
 #[derive(Debug)]
 pub(crate) struct ApiError(pub(crate) Box<Refusal>);
@@ -189,7 +193,7 @@ impl From<anyhow::Error> for ApiError {
 }
 
 impl axum::response::IntoResponse for ApiError {
-    fn into_response(self) -> axum::response::Response {
+    fn into_response(self) -> Response {
         self.0.into_response()
     }
 }

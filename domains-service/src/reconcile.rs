@@ -29,7 +29,7 @@ use crate::store::domains::NameClaims;
 use crate::store::leased::Leased;
 use crate::store::projects::{ProjectRecord, find_project};
 use crate::store::withdrawals::What;
-use crate::store::{Store, StoreError, Write, domains, queue};
+use crate::store::{Result, Store, Write, domains, queue};
 use verification::collect::{Subject, collect};
 use verification::facts::Claim;
 use verification::verdict::{self, Expectation, Judgement, Records};
@@ -49,7 +49,7 @@ pub(crate) enum Reconciled {
 }
 
 /// Checks a domain and applies the decision.
-pub(crate) async fn reconcile(app: &App, domain: &Domain, reason: Reason) -> Result<Reconciled, StoreError> {
+pub(crate) async fn reconcile(app: &App, domain: &Domain, reason: Reason) -> Result<Reconciled> {
     let now = app.core.clock.now();
     let Some(mut leased) = Leased::claim(&app.core.store, domain, now).await? else { return Ok(Reconciled::Elsewhere) };
     if reason == Reason::Schedule && waits_only_for_authorities(&app.issuing.authorities, domain, now) {
@@ -73,7 +73,7 @@ fn waits_only_for_authorities(authorities: &Authorities, domain: &Domain, now: U
 }
 
 /// Has the order wait until an authority is back.
-async fn postpone(store: &Store, authorities: &Authorities, mut leased: Leased<Domain>) -> Result<(), StoreError> {
+async fn postpone(store: &Store, authorities: &Authorities, mut leased: Leased<Domain>) -> Result<()> {
     let mut write = store.write().await?;
     let now = write.now();
     let Some(domain) = leased.reload(&mut write).await? else { return Ok(()) };
@@ -85,7 +85,7 @@ async fn postpone(store: &Store, authorities: &Authorities, mut leased: Leased<D
 }
 
 /// Checks DNS. `None` if the project is gone or the name can no longer be attached.
-async fn check(app: &App, domain: &Domain) -> Result<Option<DnsCheck>, StoreError> {
+async fn check(app: &App, domain: &Domain) -> Result<Option<DnsCheck>> {
     let Some(project) = app.core.store.find_project(&domain.project).await? else { return Ok(None) };
     let mut connection = app.core.store.reader().acquire().await?;
     let claims = domains::find_claims(&mut connection, &domain.name).await?;
@@ -142,12 +142,7 @@ pub(crate) async fn check_dns(app: &App, project: &ProjectRecord, domain: &Domai
 }
 
 /// Decides by a check, writes the decision, and orders a certificate if it includes one.
-async fn take_check(
-    app: &App,
-    leased: Leased<Domain>,
-    check: DnsCheck,
-    reason: Reason,
-) -> Result<Reconciled, StoreError> {
+async fn take_check(app: &App, leased: Leased<Domain>, check: DnsCheck, reason: Reason) -> Result<Reconciled> {
     let mut write = app.core.store.write().await?;
     let now = write.now();
     let Some(domain) = leased.reload(&mut write).await? else { return Ok(Reconciled::Elsewhere) };
@@ -173,12 +168,7 @@ async fn take_check(
 
 /// The project that holds the domain's name. Another project's domain is read and locked only if the check allows a
 /// takeover.
-async fn holder(
-    write: &mut Write,
-    domain: &Domain,
-    claims: NameClaims,
-    check: &DnsCheck,
-) -> Result<Holder, StoreError> {
+async fn holder(write: &mut Write, domain: &Domain, claims: NameClaims, check: &DnsCheck) -> Result<Holder> {
     Ok(match claims.holder {
         None => Holder::Free,
         Some(project) if project == domain.project => Holder::This,
@@ -207,7 +197,7 @@ pub(crate) async fn remove(
     domains_to_remove: Vec<Domain>,
     project: &ProjectRecord,
     actor: &Actor,
-) -> Result<Revision, StoreError> {
+) -> Result<Revision> {
     let now = write.now();
     let had_primary = domains_to_remove.iter().any(|domain| domain.primary);
     let mut removed = Vec::new();

@@ -79,6 +79,9 @@ macro_rules! page_of {
 }
 pub(crate) use {page_of, with_project};
 
+/// A result of the store.
+pub(crate) type Result<T, E = StoreError> = std::result::Result<T, E>;
+
 /// The failure of a database operation.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
@@ -156,7 +159,7 @@ impl Store {
     }
 
     /// Begins a writing transaction.
-    pub(crate) async fn write(&self) -> Result<Write, StoreError> {
+    pub(crate) async fn write(&self) -> Result<Write> {
         Write::begin(&self.database.write, self.clock.now(), self.commits.clone()).await
     }
 
@@ -166,7 +169,7 @@ impl Store {
     }
 
     /// A connection with one consistent snapshot for all reads.
-    pub(crate) async fn reading(&self) -> Result<Connection, StoreError> {
+    pub(crate) async fn reading(&self) -> Result<Connection> {
         Ok(self.reader().begin(Begin::Snapshot).await?)
     }
 
@@ -189,7 +192,7 @@ impl Store {
         let (writer, digest) = (self.writer().clone(), digest.to_owned());
         tokio::spawn(async move {
             let note = query("UPDATE credentials SET last_used_at = $2 WHERE digest = $1");
-            if let Err(error) = note.bind(digest).bind(now.0).execute(&writer).await {
+            if let Err(error) = note.bind((digest, now.0)).execute(&writer).await {
                 tracing::debug!(%error, "cannot record the last use of a credential");
             }
         });
@@ -200,20 +203,8 @@ impl Store {
         self.commits.committed(revision);
     }
 
-    /// Up to `limit` rows of a statement of [`page_of`], after the time and id in `after`.
-    pub(crate) async fn page<R: Record>(
-        &self,
-        statement: &'static str,
-        project: &ProjectRef,
-        after: &(i64, String),
-        limit: i64,
-    ) -> Result<Vec<R>, StoreError> {
-        let rows = query_as(statement).bind(project.uid.as_str()).bind(after.0).bind(&after.1).bind(limit);
-        Ok(rows.fetch_all(self.reader()).await?)
-    }
-
     /// The setting of this name. A damaged text is recorded as unreadable and returned as it reads.
-    pub(crate) async fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {
+    pub(crate) async fn setting(&self, name: &str) -> Result<Option<String>> {
         let value = query_as("SELECT value FROM settings WHERE name = $1");
         let value: Option<Found<(String,)>> = value.bind(name).fetch_optional(self.reader()).await?;
         let key = rows::key(rows::Table::Settings, name, "");
@@ -221,9 +212,8 @@ impl Store {
     }
 
     /// Stores a setting.
-    pub(crate) async fn set_setting(&self, name: &str, value: &str) -> Result<(), StoreError> {
-        set_setting(name, value).execute(self.writer()).await?;
-        Ok(())
+    pub(crate) async fn set_setting(&self, name: &str, value: &str) -> Result<()> {
+        set_setting(name, value).run(self.writer()).await
     }
 
     /// The database itself, for health checks.

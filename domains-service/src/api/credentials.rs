@@ -19,7 +19,7 @@ use super::Operation;
 use super::extract::{Json, Params, Path};
 use super::view::{event_for_operators, rfc3339};
 use crate::app::App;
-use crate::error::{ApiError, Code};
+use crate::error::{ApiError, ApiResult, Code};
 use crate::keyring;
 use crate::store::credentials::{COMMAND_LINE, Credential, Enrolment, Kind, NotEnrolled, Origin, Recorded};
 use crate::store::events::{EVENTS_PER_PAGE, Through};
@@ -60,7 +60,7 @@ pub(super) struct NewCredential {
 
 impl NewCredential {
     /// Its lifetime in days; `None` for gateways and services, whose credentials do not expire.
-    fn days(&self) -> Result<Option<u32>, ApiError> {
+    fn days(&self) -> ApiResult<Option<u32>> {
         if !is_node_name(&self.name) {
             let message = format!("Call it 1 to {NODE_NAME_BYTES_MAX} characters of a-z, 0-9, - and full stops.");
             return Err(Code::InvalidBody.refuse(message).into());
@@ -82,7 +82,7 @@ pub(super) async fn create(
     State(app): State<Arc<App>>,
     Extension(maker): Extension<Credential>,
     Json(wanted): Json<NewCredential>,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let days = wanted.days()?;
     let NewCredential { kind, name, .. } = wanted;
     let credential = Secret::generate().map_err(|_| Code::InternalError.refuse("Cannot generate a secret."))?;
@@ -113,7 +113,7 @@ pub(super) async fn create(
 }
 
 /// `GET /internal/credentials?kind=`: all of them, or those of one kind.
-pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<Response, ApiError> {
+pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> ApiResult {
     let kind = params.text("kind").map(str::parse).transpose().map_err(|_| no_kind())?;
     let all: Vec<_> = app.core.store.credentials(kind).await?.iter().map(view).collect();
     Ok(axum::Json(json!({ "credentials": all })).into_response())
@@ -150,7 +150,7 @@ pub(super) async fn revoke(
     Extension(actor): Extension<Credential>,
     Path([kind, name]): Path<2>,
     params: Params,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let kind: Kind = kind.parse().map_err(|_| no_kind())?;
     let with_made: bool = params.value("made", false, "true or false")?;
     if kind == Kind::Operator && name == COMMAND_LINE {
@@ -207,7 +207,7 @@ pub(super) async fn revoke(
 }
 
 /// Refuses identities that these gateways sign, from now on.
-async fn forget_signatures(app: &App, gateways: &[&str]) -> Result<(), ApiError> {
+async fn forget_signatures(app: &App, gateways: &[&str]) -> ApiResult<()> {
     if gateways.is_empty() {
         return Ok(());
     }
@@ -227,11 +227,7 @@ async fn forget_signatures(app: &App, gateways: &[&str]) -> Result<(), ApiError>
 
 /// `GET /internal/credentials/gateway/{gateway}/changes?since=`: the changes made through a gateway, in all projects, newest
 /// first. They show an operator who revokes a stolen gateway what to undo.
-pub(super) async fn changes(
-    State(app): State<Arc<App>>,
-    Path([gateway]): Path<1>,
-    params: Params,
-) -> Result<Response, ApiError> {
+pub(super) async fn changes(State(app): State<Arc<App>>, Path([gateway]): Path<1>, params: Params) -> ApiResult {
     let since = params.value("since", jiff::Timestamp::UNIX_EPOCH, "a moment such as 2026-01-31T12:00:00Z")?;
     let before = params.number_cursor()?;
     let since = UnixMillis(since.as_millisecond());
@@ -262,10 +258,7 @@ async fn learn(app: &App) {
 }
 
 /// `POST /internal/gateway-keys`: new keys for all gateways at once; those of before are worth nothing.
-pub(super) async fn rotate(
-    State(app): State<Arc<App>>,
-    Extension(actor): Extension<Credential>,
-) -> Result<Response, ApiError> {
+pub(super) async fn rotate(State(app): State<Arc<App>>, Extension(actor): Extension<Credential>) -> ApiResult {
     keyring::renew(&app.core, true).await.map_err(|error| {
         tracing::error!(
             error = format!("{error:#}"),
@@ -285,7 +278,7 @@ pub(super) async fn pass(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Credential>,
     Json(to): Json<PassFor>,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     if !is_node_name(to.name()) {
         let message = "Name a service, {\"service\": \"orders-service\"}, or a gateway, {\"gateway\": \"gateway-1\"}.";
         return Err(Code::InvalidBody.refuse(message).into());

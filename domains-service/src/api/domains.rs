@@ -27,7 +27,7 @@ use super::types::{self, DomainQuota, Domains, Events, Record, RecordPurpose, Re
 use super::{Handler, Operation, projects, view};
 use crate::app::App;
 use crate::domain::{CertificateState, Domain, Status};
-use crate::error::{ApiError, Code};
+use crate::error::{ApiError, ApiResult, Code};
 use crate::issuer::QueuePlace;
 use crate::project::ProjectRef;
 use crate::store::projects::ProjectRecord;
@@ -100,12 +100,7 @@ const fn writing(id: &'static str, method: Method, path: &'static str, handler: 
 const WITHDRAWN: &[What] = &[What::Name, What::Redirect];
 
 /// A domain as a response. Its ETag depends only on the record, not on which gateways have applied it.
-async fn response(
-    app: &App,
-    project: &ProjectRecord,
-    domain: &Domain,
-    status: StatusCode,
-) -> Result<Response, ApiError> {
+async fn response(app: &App, project: &ProjectRecord, domain: &Domain, status: StatusCode) -> ApiResult {
     let mut shown = representation(app, project, domain);
     let etag = etag_of(&shown);
     let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &project.id.uid).await?;
@@ -140,7 +135,7 @@ fn show_turn(shown: &mut types::Domain, turns: &HashMap<String, QueuePlace>) {
 }
 
 /// `GET …/domains`.
-async fn list(Authorised { app, project: id, .. }: Authorised, params: Params) -> Result<Response, ApiError> {
+async fn list(Authorised { app, project: id, .. }: Authorised, params: Params) -> ApiResult {
     let limit = params.limit()?;
     let project = projects::load(&app, &id).await?;
     let status = params.text("status").filter(|word| !word.is_empty()).map(str::parse::<Status>).transpose();
@@ -170,7 +165,7 @@ async fn list(Authorised { app, project: id, .. }: Authorised, params: Params) -
 }
 
 /// The project's domain of a name in a path, or 404.
-async fn load(app: &App, id: &ProjectRef, name: &str) -> Result<Domain, ApiError> {
+async fn load(app: &App, id: &ProjectRef, name: &str) -> ApiResult<Domain> {
     let found = match Hostname::parse(name) {
         Ok(name) => app.core.store.find_domain(id, &name).await?,
         Err(_) => None,
@@ -179,13 +174,13 @@ async fn load(app: &App, id: &ProjectRef, name: &str) -> Result<Domain, ApiError
 }
 
 /// The same within a writing transaction; also a domain that is being removed.
-async fn find_any(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Domain, ApiError> {
+async fn find_any(write: &mut Write, project: &ProjectRef, name: &str) -> ApiResult<Domain> {
     let name = Hostname::parse(name).map_err(|_| no_domain())?;
     domains::find_domain(write.connection(), project, &name).await?.ok_or_else(no_domain)
 }
 
 /// The same, except a domain that is being removed.
-async fn find(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Domain, ApiError> {
+async fn find(write: &mut Write, project: &ProjectRef, name: &str) -> ApiResult<Domain> {
     let domain = find_any(write, project, name).await?;
     if domain.removal.is_some() {
         return Err(Code::RemovalInProgress.refuse("The domain is being removed.").into());
@@ -199,17 +194,14 @@ fn no_domain() -> ApiError {
 }
 
 /// `GET …/domains/{domain}`.
-async fn show(Authorised { app, project: id, rest: [name], .. }: Authorised<1>) -> Result<Response, ApiError> {
+async fn show(Authorised { app, project: id, rest: [name], .. }: Authorised<1>) -> ApiResult {
     let project = projects::load(&app, &id).await?;
     let domain = load(&app, &id, &name).await?;
     response(&app, &project, &domain, StatusCode::OK).await
 }
 
 /// `GET …/domains/{domain}/events`.
-async fn events(
-    Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>,
-    params: Params,
-) -> Result<Response, ApiError> {
+async fn events(Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>, params: Params) -> ApiResult {
     projects::load(&app, &id).await?;
     let name = Hostname::parse(&name).map_err(|_| no_domain())?;
     let before = params.number_cursor()?;

@@ -23,7 +23,7 @@ use super::Operation;
 use super::extract::{Json, Params};
 use super::types::{GatewayProcess, GatewayProcesses, Withdrawals};
 use crate::app::App;
-use crate::error::{ApiError, Code};
+use crate::error::{ApiError, ApiResult, Code};
 use crate::feed::{self, Ended, PIECES_WAITING_MAX, Permits};
 use crate::key_rotation;
 use crate::nodes::{NODES_OF_ONE_MAX, gateway_of};
@@ -65,7 +65,7 @@ pub(super) async fn feed(
     Extension(shutdown): Extension<Shutdown>,
     Extension(edge): Extension<Credential>,
     params: Params,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let node = params.text("node").unwrap_or_default().to_owned();
     if node.is_empty() || node.len() > NODE_BYTES_MAX {
         return Err(Code::InvalidQuery.refuse("Name the gateway's process: node=NAME.").into());
@@ -132,7 +132,7 @@ pub(super) async fn report(
     Extension(permits): Extension<Arc<Permits>>,
     Extension(edge): Extension<Credential>,
     Json(report): Json<NodeReport>,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let is_named = (1..=NODE_BYTES_MAX).contains(&report.node.len()) && !report.node.contains('/');
     if !is_named || report.version.len() > NODE_BYTES_MAX {
         let message = "node and version have 1 to 128 characters, and node has no slash.";
@@ -177,7 +177,7 @@ async fn look_at(app: &App, unserved: &[Hostname]) {
 }
 
 /// Refuses a process beyond the maximum of its credential.
-async fn admit(app: &App, permits: &Permits, edge: &Credential, node: &str) -> Result<(), ApiError> {
+async fn admit(app: &App, permits: &Permits, edge: &Credential, node: &str) -> ApiResult<()> {
     if app.gateways.nodes.knows(node) {
         return Ok(());
     }
@@ -223,7 +223,7 @@ pub(super) async fn usage(
     Extension(permits): Extension<Arc<Permits>>,
     Extension(edge): Extension<Credential>,
     Json(report): Json<UsageReport>,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let UsageReport { node, projects } = report;
     if node.is_empty() || node.len() > NODE_BYTES_MAX || projects.len() > USAGE_PROJECTS_MAX {
         let message = format!("node has 1 to 128 characters, and a report at most {USAGE_PROJECTS_MAX} projects.");
@@ -246,7 +246,7 @@ pub(super) async fn take_keys(
     Extension(permits): Extension<Arc<Permits>>,
     Extension(edge): Extension<Credential>,
     Json(report): Json<KeyReport>,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let is_named = (1..=NODE_BYTES_MAX).contains(&report.node.len());
     if !is_named || report.used.len() > KEY_USES_MAX || report.bans.len() > BANS_MAX {
         let message =
@@ -271,7 +271,7 @@ fn too_many_reports() -> ApiError {
 }
 
 /// The response to a report: a refusal if a part of it exceeded a maximum. The other parts are stored.
-fn taken(node: &str, has_room: bool, what: &'static str) -> Result<Response, ApiError> {
+fn taken(node: &str, has_room: bool, what: &'static str) -> ApiResult {
     if has_room {
         return Ok(http::StatusCode::NO_CONTENT.into_response());
     }
@@ -286,7 +286,7 @@ fn taken(node: &str, has_room: bool, what: &'static str) -> Result<Response, Api
 }
 
 /// `GET /internal/nodes`: the processes of gateways that removals wait for.
-pub(super) async fn nodes(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+pub(super) async fn nodes(State(app): State<Arc<App>>) -> ApiResult {
     let revision = app.gateways.load_processes(&app.core.store).await?;
     let now = app.core.clock.now();
     let nodes = app.gateways.nodes.all().into_iter().map(|known| GatewayProcess {
@@ -304,7 +304,7 @@ pub(super) async fn nodes(State(app): State<Arc<App>>) -> Result<Response, ApiEr
 }
 
 /// `GET /internal/withdrawals`: withdrawals that a gateway has not confirmed, oldest first, at most [`WITHDRAWALS_SHOWN_MAX`].
-pub(super) async fn withdrawals(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+pub(super) async fn withdrawals(State(app): State<Arc<App>>) -> ApiResult {
     let total: i64 = app.core.store.count_withdrawals().await?.iter().map(|counted| counted.count).sum();
     let found = app.core.store.withdrawals(WITHDRAWALS_SHOWN_MAX).await?;
     if !found.is_empty() {
@@ -315,7 +315,7 @@ pub(super) async fn withdrawals(State(app): State<Arc<App>>) -> Result<Response,
 }
 
 /// `GET /internal/status`.
-pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+pub(super) async fn status(State(app): State<Arc<App>>) -> ApiResult {
     let revision = app.core.store.newest_revision().await?;
     let domains: serde_json::Map<String, serde_json::Value> =
         app.core.store.domains_by_status().await?.into_iter().map(|(status, count)| (status, json!(count))).collect();

@@ -17,7 +17,7 @@ use super::types::{
     Removal, Rfc3339, Withdrawal,
 };
 use super::view::{page, removed};
-use crate::error::{ApiError, Code};
+use crate::error::{ApiResult, Code};
 use crate::project::ProjectRef;
 use crate::store::keys::{self, KeyRecord};
 use crate::store::withdrawals::What;
@@ -87,7 +87,7 @@ const REVOKE: Operation = Operation {
 pub(super) async fn create(
     Authorised { app, actor, project, .. }: Authorised,
     Json(wanted): Json<NewKey>,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let now = app.core.clock.now();
     let scopes: Scopes = wanted.scopes.into_iter().collect();
     if scopes.is_empty() {
@@ -116,7 +116,7 @@ pub(super) async fn create(
 }
 
 /// `GET …/keys`.
-pub(super) async fn list(Authorised { app, project, .. }: Authorised, params: Params) -> Result<Response, ApiError> {
+pub(super) async fn list(Authorised { app, project, .. }: Authorised, params: Params) -> ApiResult {
     let (after, limit) = (params.moment_cursor()?, params.limit()?);
     if app.core.store.find_project(&project).await?.is_none() {
         return Err(no_project().into());
@@ -139,7 +139,7 @@ pub(super) async fn list(Authorised { app, project, .. }: Authorised, params: Pa
 pub(super) async fn rotate(
     Authorised { app, actor, project, rest: [key], .. }: Authorised<1>,
     Json(rotation): Json<KeyRotation>,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let overlap = overlap(rotation.overlap_seconds, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX)?;
     let mut write = app.core.store.write().await?;
     let now = write.now();
@@ -183,9 +183,7 @@ pub(super) async fn rotate(
 
 /// `DELETE …/keys/{id}`: 204 once no gateway accepts the key any more; 202 with the names of those that may, also when the
 /// request is repeated.
-pub(super) async fn revoke(
-    Authorised { app, actor, project, rest: [key], .. }: Authorised<1>,
-) -> Result<Response, ApiError> {
+pub(super) async fn revoke(Authorised { app, actor, project, rest: [key], .. }: Authorised<1>) -> ApiResult {
     let started = app.core.clock.monotonic();
     let mut write = app.core.store.write().await?;
     let mut key = find(&mut write, &project, &key).await?;
@@ -214,7 +212,7 @@ fn generate(
     scopes: Scopes,
     expires_at: Option<UnixSeconds>,
     now: UnixMillis,
-) -> Result<(KeyRecord, PresentedKey), ApiError> {
+) -> ApiResult<(KeyRecord, PresentedKey)> {
     let secret = PresentedKey::generate(environment, &chassis::random::bytes()?);
     let record = KeyRecord {
         id: KeyId::from_random(chassis::random::bytes()?),
@@ -233,19 +231,19 @@ fn generate(
     Ok((record, secret))
 }
 
-async fn publish(write: &mut Write, key: &KeyRecord) -> Result<(), ApiError> {
+async fn publish(write: &mut Write, key: &KeyRecord) -> ApiResult<()> {
     keys::save_key(write.connection(), key).await?;
     Ok(write.put(Entity::Key(key.published())).await?)
 }
 
-async fn withdraw(write: &mut Write, key: &mut KeyRecord) -> Result<(), ApiError> {
+async fn withdraw(write: &mut Write, key: &mut KeyRecord) -> ApiResult<()> {
     key.revoked_at = Some(write.now());
     keys::save_key(write.connection(), key).await?;
     keys::withdraw(write, key).await?;
     Ok(write.withdrawn(What::Key, key.id.as_str(), &key.project).await?)
 }
 
-async fn find(write: &mut Write, project: &ProjectRef, id: &str) -> Result<KeyRecord, ApiError> {
+async fn find(write: &mut Write, project: &ProjectRef, id: &str) -> ApiResult<KeyRecord> {
     project_exists(write, project).await?;
     let key = match id.parse::<KeyId>() {
         Ok(id) => keys::find_key(write.connection(), project, &id).await?,
@@ -254,7 +252,7 @@ async fn find(write: &mut Write, project: &ProjectRef, id: &str) -> Result<KeyRe
     key.ok_or_else(|| Code::KeyNotFound.refuse("The project has no key of this id.").into())
 }
 
-async fn project_exists(write: &mut Write, project: &ProjectRef) -> Result<(), ApiError> {
+async fn project_exists(write: &mut Write, project: &ProjectRef) -> ApiResult<()> {
     match projects::find_ref(write.connection(), &project.uid).await? {
         Some(_) => Ok(()),
         None => Err(no_project().into()),
@@ -266,7 +264,7 @@ fn no_project() -> chassis::refusal::Refusal {
 }
 
 /// Whether the project may have one more key when `leaving` of its keys end. Deletes the oldest ended keys beyond the maximum.
-async fn room_for_one(write: &mut Write, project: &ProjectRef, leaving: u64) -> Result<(), ApiError> {
+async fn room_for_one(write: &mut Write, project: &ProjectRef, leaving: u64) -> ApiResult<()> {
     let now = write.now().to_seconds();
     for gone in keys::keys_beyond(write.connection(), project, KEYS_GONE_MAX, now).await? {
         keys::withdraw(write, &gone).await?;

@@ -11,7 +11,7 @@ use contract::time::{UnixMillis, UnixSeconds};
 use super::Operation;
 use super::types::{EndingCertificate, ListedBan, Overview, StuckDomain};
 use crate::app::App;
-use crate::error::ApiError;
+use crate::error::ApiResult;
 
 /// Rows of each list.
 const ROWS_MAX: i64 = 20;
@@ -25,7 +25,7 @@ const SHOW: Operation = Operation::internal("showOverview", Method::Get, "/inter
 pub(super) const OPERATIONS: &[Operation] = &[SHOW];
 
 /// `GET /internal/overview`.
-async fn show(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+async fn show(State(app): State<Arc<App>>) -> ApiResult {
     let store = &app.core.store;
     let ending = store.certificates_ending(ROWS_MAX).await?.into_iter().map(|row| EndingCertificate {
         name: row.name,

@@ -21,7 +21,7 @@ use super::extract::{Params, Path};
 use super::{Operation, projects, view};
 use crate::actor::Actor;
 use crate::app::App;
-use crate::error::{ApiError, Code};
+use crate::error::{ApiError, ApiResult, Code};
 use crate::publish;
 use crate::store::projects::{ProjectRecord, erase, find_named, find_removed};
 use crate::store::withdrawals::What;
@@ -47,7 +47,7 @@ pub(super) async fn remove(
     Extension(actor): Extension<Actor>,
     Path([project]): Path<1>,
     params: Params,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let at_once = params.value("now", false, "true or false")?;
     let name = name(&project)?;
     let started = app.core.clock.monotonic();
@@ -93,7 +93,7 @@ pub(super) async fn restore(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Actor>,
     Path([project]): Path<1>,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let name = name(&project)?;
     let mut write = app.core.store.write().await?;
     let now = write.now();
@@ -124,7 +124,7 @@ pub(super) async fn restore(
 }
 
 /// `GET /internal/removed-projects?project=NAME`: those that can be restored, all or of this name, the one removed last first.
-pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<Response, ApiError> {
+pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> ApiResult {
     let removed = match params.text("project") {
         Some(text) => find_removed(&mut app.core.store.reading().await?, &name(text)?).await?,
         None => app.core.store.removed_projects().await?,
@@ -136,7 +136,7 @@ pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<
     Ok((StatusCode::OK, axum::Json(json!({ "projects": list }))).into_response())
 }
 
-async fn kept(app: &App, project: &ProjectRecord) -> Result<Value, ApiError> {
+async fn kept(app: &App, project: &ProjectRecord) -> ApiResult<Value> {
     let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &project.id.uid).await?;
     Ok(json!({
         "id": project.id,
@@ -148,7 +148,7 @@ async fn kept(app: &App, project: &ProjectRecord) -> Result<Value, ApiError> {
     }))
 }
 
-fn name(text: &str) -> Result<ProjectId, ApiError> {
+fn name(text: &str) -> ApiResult<ProjectId> {
     text.parse().map_err(|_| no_project())
 }
 

@@ -12,7 +12,7 @@ use crate::project::ProjectRef;
 use crate::publish;
 use crate::store::leased::Leased;
 use crate::store::withdrawals::What;
-use crate::store::{StoreError, Write, acme, domains, queue};
+use crate::store::{Result, Write, acme, domains, queue};
 
 /// Applies the actions in order to a domain that was in the state `before`, and commits. Returns the lease and the
 /// authorities if an order is among the actions; otherwise releases the lease.
@@ -22,7 +22,7 @@ pub(super) async fn apply(
     mut leased: Leased<Domain>,
     (before, mut domain): (Status, Domain),
     actions: Vec<Action>,
-) -> Result<Option<(Leased<Domain>, Permitted)>, StoreError> {
+) -> Result<Option<(Leased<Domain>, Permitted)>> {
     let mut order = None;
     for action in actions {
         match action {
@@ -72,7 +72,7 @@ async fn take_over(
     domain: &Domain,
     loser: &ProjectRef,
     lost: Option<LostDomain>,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     queue::leave(write.connection(), &domain.name, &loser.uid).await?;
     let Some(LostDomain { before, was_primary, domain: lost }) = lost else {
         return domains::set_holder(write.connection(), &domain.name, &domain.project).await;

@@ -16,7 +16,7 @@ use contract::usage::KeyReport;
 
 use super::processes::credential_of;
 use super::rows::{self, Columns, Stored, Table};
-use super::{Store, StoreError, Write, to_json};
+use super::{Result, Store, Write, to_json};
 
 /// Validity of a gateway's report, in milliseconds: three reports may be lost.
 pub(crate) const REPORTED_MILLIS: i64 = 30_000;
@@ -67,7 +67,7 @@ impl Stored for Report {
 
 impl Write {
     /// Stores the bans that a gateway reports, in place of its last report. Returns whether there was room.
-    pub(crate) async fn record_bans(&mut self, report: &KeyReport) -> Result<bool, StoreError> {
+    pub(crate) async fn record_bans(&mut self, report: &KeyReport) -> Result<bool> {
         if report.bans_total == 0 {
             query("DELETE FROM edge_bans WHERE node = $1").bind(&report.node).execute(self.connection()).await?;
             return Ok(true);
@@ -83,46 +83,38 @@ impl Write {
             "INSERT INTO edge_bans (node, bans, total, reported_at) VALUES ($1, $2, $3, $4)
              ON CONFLICT (node) DO UPDATE SET bans = excluded.bans, total = excluded.total, reported_at = excluded.reported_at",
         )
-        .bind(&report.node)
-        .bind(to_json(&report.bans))
-        .bind(i64::try_from(report.bans_total).unwrap_or(i64::MAX))
-        .bind(now.0)
+        .bind((&report.node, to_json(&report.bans), i64::try_from(report.bans_total).unwrap_or(i64::MAX), now.0))
         .execute(self.connection())
         .await?;
         Ok(true)
     }
 
-    async fn has_room_for_bans(&mut self, node: &str) -> Result<bool, StoreError> {
+    async fn has_room_for_bans(&mut self, node: &str) -> Result<bool> {
         let (others, siblings): (i64, i64) = query_as(
             "SELECT COUNT(*), COUNT(CASE WHEN substr(node, 1, length($2)) = $2 THEN 1 END) FROM edge_bans WHERE node <> $1",
         )
-        .bind(node)
-        .bind(credential_of(node))
+        .bind((node, credential_of(node)))
         .fetch_one(self.connection())
         .await?;
         Ok(others < NODES_MAX && siblings < NODES_OF_ONE_MAX)
     }
 
     /// Deletes expired reports.
-    pub(crate) async fn tidy_bans(&mut self) -> Result<(), StoreError> {
+    pub(crate) async fn tidy_bans(&mut self) -> Result<()> {
         let since = self.now().plus(-REPORTED_MILLIS).0;
-        query("DELETE FROM edge_bans WHERE reported_at < $1").bind(since).execute(self.connection()).await?;
-        Ok(())
+        query("DELETE FROM edge_bans WHERE reported_at < $1").bind(since).run(self.connection()).await
     }
 }
 
 impl Store {
     /// The bans in force that gateways name, by key, and how many there are.
-    pub(crate) async fn bans_in_force(&self, now: UnixMillis) -> Result<(BTreeMap<KeyId, Ban>, u64), StoreError> {
-        let found: Vec<Found<Report>> =
+    pub(crate) async fn bans_in_force(&self, now: UnixMillis) -> Result<(BTreeMap<KeyId, Ban>, u64)> {
+        let reports =
             query_as("SELECT node, bans, total FROM edge_bans WHERE reported_at >= $1 ORDER BY node LIMIT $2")
-                .bind(now.plus(-REPORTED_MILLIS).0)
-                .bind(NODES_MAX)
-                .fetch_all(self.reader())
-                .await?;
+                .bind((now.plus(-REPORTED_MILLIS).0, NODES_MAX));
         let mut by_key: BTreeMap<KeyId, Ban> = BTreeMap::new();
         let mut of_cut = 0;
-        for (bans, total) in rows::each(self.reader(), found) {
+        for (bans, total) in rows::all::<Report>(self.reader(), reports).await? {
             let total = total.unsigned_abs();
             if total > bans.len() as u64 {
                 of_cut = total.max(of_cut);
@@ -139,7 +131,7 @@ impl Store {
     }
 
     /// The bans in force with their keys' holders: at most `limit`, the one that ends last first.
-    pub(crate) async fn bans(&self, now: UnixMillis, limit: usize) -> Result<Bans, StoreError> {
+    pub(crate) async fn bans(&self, now: UnixMillis, limit: usize) -> Result<Bans> {
         let (by_key, total) = self.bans_in_force(now).await?;
         let mut bans: Vec<Ban> = by_key.into_values().collect();
         bans.sort_by_key(|ban| Reverse(ban.until));

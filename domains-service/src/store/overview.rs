@@ -1,6 +1,6 @@
 //! An operator's overview: the certificates that expire first, and domains without progress.
 
-use super::{Store, StoreError};
+use super::{Result, Store};
 use crate::domain::CertificateState;
 use chassis::sql::{Found, query_as};
 use verification::problem::Problem;
@@ -33,7 +33,7 @@ pub(crate) struct Stuck {
 impl Store {
     /// Served domains with the earliest expiry of their certificates, among those longest unchanged: a renewal changes
     /// its domain.
-    pub(crate) async fn certificates_ending(&self, limit: i64) -> Result<Vec<Expiring>, StoreError> {
+    pub(crate) async fn certificates_ending(&self, limit: i64) -> Result<Vec<Expiring>> {
         let rows: Vec<Found<(String, String, String)>> = query_as(
             "SELECT name, (SELECT p.name FROM projects p WHERE p.id = project), certificate FROM domains WHERE status IN ('active', 'degraded')
              ORDER BY updated_at LIMIT $1",
@@ -54,7 +54,7 @@ impl Store {
     }
 
     /// Domains that wait for an action, the longest-waiting first.
-    pub(crate) async fn stuck_domains(&self, limit: i64) -> Result<Vec<Stuck>, StoreError> {
+    pub(crate) async fn stuck_domains(&self, limit: i64) -> Result<Vec<Stuck>> {
         /// Name, project, status, problems, since.
         type StuckRow = (String, String, String, String, i64);
         let rows: Vec<Found<StuckRow>> = query_as(

@@ -8,10 +8,12 @@
 //! A record that people list or remove is still returned where its identity can be read: bad columns have defaults, and
 //! `unreadable` names the first of them. Such a record can be shown and removed, and is never saved over the row.
 
-use chassis::sql::{BadColumn, Builder, Connection, Found, Pool, Query, RowKey, UnreadableRows, Value};
+use chassis::sql::{
+    BadColumn, Builder, Connection, Found, On, Pool, Query, QueryAs, Record, RowKey, UnreadableRows, Value,
+};
 use contract::project::{ProjectId, ProjectUid};
 
-use super::StoreError;
+use super::{Result, StoreError};
 use crate::project::ProjectRef;
 
 /// Characters of a reason that are kept.
@@ -84,6 +86,12 @@ pub(crate) trait Listed {
 }
 
 impl Listed for Pool {
+    fn list(&self) -> &UnreadableRows {
+        self.unreadable()
+    }
+}
+
+impl Listed for On<'_> {
     fn list(&self) -> &UnreadableRows {
         self.unreadable()
     }
@@ -164,6 +172,34 @@ fn read<R: Stored>(list: &UnreadableRows, found: Found<R>) -> Result<R::Value, (
     value.ok_or_else(|| (key, columns.unreadable().unwrap_or_default()))
 }
 
+/// The rows of a statement, without unreadable ones.
+pub(crate) async fn all<R: Stored>(on: impl Into<On<'_>>, statement: QueryAs<Found<R>>) -> Result<Vec<R::Value>>
+where
+    Found<R>: Record,
+{
+    let mut on = on.into();
+    let rows = statement.fetch_all(on.again()).await?;
+    Ok(each(&on, rows))
+}
+
+/// The row of a statement, if it has one. An unreadable one is an error.
+pub(crate) async fn one<R: Stored>(on: impl Into<On<'_>>, statement: QueryAs<Found<R>>) -> Result<Option<R::Value>>
+where
+    Found<R>: Record,
+{
+    let mut on = on.into();
+    let row = statement.fetch_optional(on.again()).await?;
+    checked(&on, row)
+}
+
+/// The row of a statement, if it has one that can be read.
+pub(crate) async fn readable<R: Stored>(on: impl Into<On<'_>>, statement: QueryAs<Found<R>>) -> Result<Option<R::Value>>
+where
+    Found<R>: Record,
+{
+    Ok(all(on, statement).await?.into_iter().next())
+}
+
 /// Reads every row by itself, and leaves out unreadable ones.
 pub(crate) fn each<R: Stored>(at: &impl Listed, rows: Vec<Found<R>>) -> Vec<R::Value> {
     split(at, rows).0
@@ -181,8 +217,8 @@ pub(crate) fn split<R: Stored>(at: &impl Listed, rows: Vec<Found<R>>) -> (Vec<R:
     (values, keys)
 }
 
-/// Reads the found row, if any. An unreadable one is recorded and counts as absent.
-pub(crate) fn one<R: Stored>(at: &impl Listed, row: Option<Found<R>>) -> Result<Option<R::Value>, StoreError> {
+/// Reads the found row, if any. An unreadable one is recorded and is an error.
+pub(crate) fn checked<R: Stored>(at: &impl Listed, row: Option<Found<R>>) -> Result<Option<R::Value>> {
     row.map(|row| read(at.list(), row).map_err(|(key, column)| unreadable(&key, column))).transpose()
 }
 
@@ -274,9 +310,9 @@ mod tests {
         let (values, keys) = split(&list, vec![row("a", "1"), row("b", "x"), row("c", "3")]);
         assert_eq!((values, keys.len()), (vec![1, 3], 1));
         assert_eq!(listed(), ["b number \"x\" is unknown or malformed"]);
-        let error = one(&list, Some(row("b", "x"))).unwrap_err();
+        let error = checked(&list, Some(row("b", "x"))).unwrap_err();
         assert_eq!(error.to_string(), "column number of the row b of edge_bans cannot be read");
-        assert_eq!(one(&list, Some(row("b", "2"))).unwrap(), Some(2));
+        assert_eq!(checked(&list, Some(row("b", "2"))).unwrap(), Some(2));
         assert_eq!(listed(), Vec::<String>::new());
         // A column of another kind, whatever the row makes of it.
         let bad = Some(BadColumn { column: "at", reason: "text".to_owned() });

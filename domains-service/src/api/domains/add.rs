@@ -18,7 +18,7 @@ use super::{LIST, no_domain, reading, representation, response, writing};
 use crate::app::App;
 use crate::domain::name::{Attachable, NameError};
 use crate::domain::{Domain, RedirectRule};
-use crate::error::{ApiError, Code};
+use crate::error::{ApiError, ApiResult, Code};
 use crate::reconcile;
 use crate::store::domains;
 use crate::store::projects::ProjectRecord;
@@ -73,10 +73,7 @@ const CHECK: Operation = Operation {
 };
 
 /// `POST …/domains`.
-async fn add(
-    Authorised { app, actor, project: id, .. }: Authorised,
-    Json(wanted): Json<NewDomain>,
-) -> Result<Response, ApiError> {
+async fn add(Authorised { app, actor, project: id, .. }: Authorised, Json(wanted): Json<NewDomain>) -> ApiResult {
     let name = app.core.settings.attachable(&wanted.name).map_err(unattachable)?.name;
     let rule = wanted.redirect.as_ref().map(rule_of).transpose()?;
     if wanted.primary && rule.is_some() {
@@ -158,7 +155,7 @@ fn unattachable(error: NameError) -> ApiError {
 }
 
 /// `GET …/domain-check?name=`: the records and conflicts of a name, without adding it.
-async fn check(Authorised { app, project: id, .. }: Authorised, params: Params) -> Result<Response, ApiError> {
+async fn check(Authorised { app, project: id, .. }: Authorised, params: Params) -> ApiResult {
     let project = projects::load(&app, &id).await?;
     let text = params.text("name").unwrap_or_default();
     let Attachable { name, local, .. } = app.core.settings.attachable(text).map_err(unattachable)?;

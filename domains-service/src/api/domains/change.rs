@@ -17,7 +17,7 @@ use super::super::{Operation, projects};
 use super::{SHOW, etag_of, find, find_any, representation, response, writing};
 use crate::domain::redirect::{RedirectError, RedirectNode, permit};
 use crate::domain::{Domain, RedirectRule, RedirectTarget};
-use crate::error::{ApiError, Code};
+use crate::error::{ApiResult, Code};
 use crate::publish::{self, node, target_of};
 use crate::reconcile;
 use crate::store::withdrawals::What;
@@ -87,7 +87,7 @@ const IF_MATCH: Parameter = Parameter {
 };
 
 /// The redirect rule in a request.
-pub(super) fn rule_of(redirect: &NewRedirect) -> Result<RedirectRule, ApiError> {
+pub(super) fn rule_of(redirect: &NewRedirect) -> ApiResult<RedirectRule> {
     let status = match redirect.status {
         None => None,
         Some(code) => Some(
@@ -105,7 +105,7 @@ pub(super) fn rule_of(redirect: &NewRedirect) -> Result<RedirectRule, ApiError> 
 }
 
 /// Whether the domain may have this redirect.
-pub(super) async fn permit_redirect(write: &mut Write, domain: &Domain, rule: &RedirectRule) -> Result<(), ApiError> {
+pub(super) async fn permit_redirect(write: &mut Write, domain: &Domain, rule: &RedirectRule) -> ApiResult<()> {
     let target = match rule.to {
         RedirectTarget::Primary => primary_or_next(write, domain).await?,
         RedirectTarget::Name(_) => target_of(write, domain, &rule.to).await?.as_ref().map(node),
@@ -128,7 +128,7 @@ pub(super) async fn permit_redirect(write: &mut Write, domain: &Domain, rule: &R
 }
 
 /// The primary domain, or the one that becomes primary once it is active. A redirect to it can be prepared.
-async fn primary_or_next(write: &mut Write, domain: &Domain) -> Result<Option<RedirectNode>, ApiError> {
+async fn primary_or_next(write: &mut Write, domain: &Domain) -> ApiResult<Option<RedirectNode>> {
     let found = match target_of(write, domain, &RedirectTarget::Primary).await? {
         None => domains::find_next_primary(write.connection(), &domain.project, &domain.name).await?,
         primary => primary,
@@ -141,7 +141,7 @@ async fn change(
     Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>,
     headers: HeaderMap,
     Json(change): Json<DomainChange>,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let rule = match change.redirect {
         Field::Absent => Field::Absent,
         Field::Null => Field::Null,
@@ -210,7 +210,7 @@ fn view_of_choice(domain: &Domain) -> serde_json::Value {
 }
 
 /// `If-Match`: refuses the change if the domain has changed since its author read it.
-fn check_revision(headers: &HeaderMap, shown: &types::Domain) -> Result<(), ApiError> {
+fn check_revision(headers: &HeaderMap, shown: &types::Domain) -> ApiResult<()> {
     let mut expected = headers.get_all(header::IF_MATCH).iter().peekable();
     if expected.peek().is_none() {
         return Ok(());
@@ -225,7 +225,7 @@ fn check_revision(headers: &HeaderMap, shown: &types::Domain) -> Result<(), ApiE
 }
 
 /// Makes the domain primary. It serves from now on; redirects to the primary domain lead to it.
-async fn make_primary(write: &mut Write, domain: &mut Domain) -> Result<(), ApiError> {
+async fn make_primary(write: &mut Write, domain: &mut Domain) -> ApiResult<()> {
     if !domain.status.is_served() {
         let message = format!("Only an active domain can be the primary one; this one is {}.", domain.status.as_str());
         return Err(Code::RedirectTargetInactive.refuse(message).into());
@@ -242,7 +242,7 @@ async fn make_primary(write: &mut Write, domain: &mut Domain) -> Result<(), ApiE
     Ok(())
 }
 
-async fn unmake_primary(write: &mut Write, domain: &mut Domain) -> Result<(), ApiError> {
+async fn unmake_primary(write: &mut Write, domain: &mut Domain) -> ApiResult<()> {
     domain.primary_wanted = false;
     if !domain.primary {
         return Ok(());
@@ -267,7 +267,7 @@ async fn remove(
     Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>,
     headers: HeaderMap,
     params: Params,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let with_redirects = params.value("with_redirects", false, "true or false")?;
     let started = app.core.clock.monotonic();
     let mut write = app.core.store.write().await?;

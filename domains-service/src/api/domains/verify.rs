@@ -17,10 +17,10 @@ use super::{load, no_domain, response, writing};
 use crate::actor::Actor;
 use crate::app::App;
 use crate::domain::{Domain, Status};
-use crate::error::{ApiError, Code};
+use crate::error::{ApiResult, Code};
 use crate::project::ProjectRef;
 use crate::reconcile::{self, Reason, Reconciled};
-use crate::store::{StoreError, domains};
+use crate::store::{Result, domains};
 use crate::throttle::Asking;
 
 /// Maximum duration of a response to Verify; a longer check continues without it.
@@ -43,7 +43,7 @@ const VERIFY: Operation = Operation {
 };
 
 /// `POST …/domains/{domain}/verify`: checks DNS now. The schedule of checks starts again, and so do the 30 minutes.
-async fn verify(Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>) -> Result<Response, ApiError> {
+async fn verify(Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>) -> ApiResult {
     let project = projects::load(&app, &id).await?;
     let domain = load(&app, &id, &name).await?;
     if domain.removal.is_some() {
@@ -66,7 +66,7 @@ async fn verify(Authorised { app, actor, project: id, rest: [name], .. }: Author
 }
 
 /// Checks DNS, after a check in progress ends: that one may have read records from before the owner's last change.
-async fn check_now(app: &App, domain: &Domain) -> Result<(), StoreError> {
+async fn check_now(app: &App, domain: &Domain) -> Result<()> {
     while reconcile::reconcile(app, domain, Reason::Requested).await? == Reconciled::Elsewhere {
         if app
             .core
@@ -90,7 +90,7 @@ pub(super) fn throttle(app: &App, asking: Asking, project: &ProjectRef, name: &s
     })
 }
 
-async fn begin_again(app: &App, domain: &Domain, actor: &Actor) -> Result<(), ApiError> {
+async fn begin_again(app: &App, domain: &Domain, actor: &Actor) -> ApiResult<()> {
     let mut write = app.core.store.write().await?;
     let now = write.now();
     let mut domain =
