@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use chassis::sql::{Found, RowKey, query, query_as};
 use contract::ban::Ban;
 use contract::key::KeyId;
-use contract::project::ProjectId;
 use contract::time::UnixMillis;
 use contract::usage::KeyReport;
+use domains_api::types::ListedBan;
 
 use super::processes::credential_of;
 use super::rows::{self, Columns, Stored, Table};
@@ -26,23 +26,6 @@ const NODES_MAX: i64 = 1_024;
 
 /// Maximum with one credential: the processes that may be on record, and those that they replaced within half a minute.
 const NODES_OF_ONE_MAX: i64 = 256;
-
-/// A ban and the holder of its key.
-#[derive(Clone, Debug)]
-pub(crate) struct KnownBan {
-    pub(crate) ban: Ban,
-    /// The key's project and label; `None` if the key is deleted already.
-    pub(crate) holder: Option<(ProjectId, String)>,
-}
-
-/// The bans in force.
-#[derive(Clone, Debug)]
-pub(crate) struct Bans {
-    /// The bans that end last.
-    pub(crate) listed: Vec<KnownBan>,
-    /// How many there are.
-    pub(crate) total: u64,
-}
 
 chassis::record! {
     /// A gateway's report.
@@ -130,8 +113,8 @@ impl Store {
         Ok((by_key, total))
     }
 
-    /// The bans in force with their keys' holders: at most `limit`, the one that ends last first.
-    pub(crate) async fn bans(&self, now: UnixMillis, limit: usize) -> Result<Bans> {
+    /// The bans in force with their keys' holders: at most `limit`, the one that ends last first. And how many there are.
+    pub(crate) async fn bans(&self, now: UnixMillis, limit: usize) -> Result<(Vec<ListedBan>, u64)> {
         let (by_key, total) = self.bans_in_force(now).await?;
         let mut bans: Vec<Ban> = by_key.into_values().collect();
         bans.sort_by_key(|ban| Reverse(ban.until));
@@ -143,12 +126,10 @@ impl Store {
                     .fetch_optional(self.reader())
                     .await?;
             // A project with an unreadable name is recorded where its row is read.
-            let holder = row.and_then(|found| {
-                let (project, label) = found.row;
-                Some((project.parse().ok()?, label))
-            });
-            listed.push(KnownBan { ban, holder });
+            let holder = row.and_then(|found| Some((found.row.0.parse().ok()?, found.row.1)));
+            let (project, label) = holder.unzip();
+            listed.push(ListedBan { ban, project, label });
         }
-        Ok(Bans { listed, total })
+        Ok((listed, total))
     }
 }
