@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::Operation;
 use super::extract::{Json, Params, Path};
-use super::view::{event_for_operators, rfc3339};
+use super::view::{event_for_operators, page, rfc3339};
 use crate::app::App;
 use crate::error::{ApiError, ApiResult, Code};
 use crate::keyring;
@@ -232,14 +232,12 @@ pub(super) async fn changes(State(app): State<Arc<App>>, Path([gateway]): Path<1
     let before = params.number_cursor()?;
     let since = UnixMillis(since.as_millisecond());
     let found = app.core.store.changes_through(&gateway, since, Some(before)).await?;
-    let full = i64::try_from(found.len()).is_ok_and(|count| count == EVENTS_PER_PAGE);
-    let next = found.last().filter(|_| full).map(|change| change.event.id.to_string());
-    let list: Vec<_> = found.iter().map(view_of_change).collect();
+    let (list, next) = page(&found, EVENTS_PER_PAGE, |change| change.event.id.to_string(), view_of_change);
     Ok(axum::Json(json!({ "changes": list, "next_cursor": next })).into_response())
 }
 
 fn view_of_change(change: &Through) -> serde_json::Value {
-    let mut shown = event_for_operators(&change.event);
+    let mut shown = event_for_operators(change);
     if let Some(fields) = shown.as_object_mut() {
         fields.insert("project".to_owned(), json!(change.project_name));
         fields.insert("project_uid".to_owned(), json!(change.project));

@@ -28,7 +28,7 @@ use crate::app::App;
 use crate::domain::proof::{KEY_BYTES, ProofKey};
 use crate::error::{ApiError, ApiResult, Code};
 use crate::project::ProjectRef;
-use crate::store::events::{EVENTS_PER_PAGE, Event};
+use crate::store::events::{EVENTS_PER_PAGE, Through};
 use crate::store::projects::{self, ProjectRecord};
 use crate::store::withdrawals::What;
 use crate::store::{Result, Write, domains};
@@ -317,13 +317,13 @@ pub(super) async fn events(Authorised { app, actor, project: id, .. }: Authorise
 }
 
 /// A page of events, newest first.
-pub(super) fn events_page(events: &[Event], actor: &Actor) -> Response {
-    let cursor = |event: &Event| event.id.to_string();
+pub(super) fn events_page(events: &[Through], actor: &Actor) -> Response {
+    let cursor = |event: &Through| event.event.id.to_string();
     if actor.is_operator() {
         let (list, next) = view::page(events, EVENTS_PER_PAGE, cursor, view::event_for_operators);
         return axum::Json(json!({ "events": list, "next_cursor": next })).into_response();
     }
-    let (events, next_cursor) = view::page(events, EVENTS_PER_PAGE, cursor, view::event);
+    let (events, next_cursor) = view::page(events, EVENTS_PER_PAGE, cursor, |through| through.event.clone());
     axum::Json(Events { events, next_cursor }).into_response()
 }
 

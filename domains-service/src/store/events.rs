@@ -3,6 +3,7 @@
 use chassis::sql::{Found, RowKey, query, query_as, query_scalar};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
+use domains_api::types::Event;
 
 use super::credentials::GOOD_OPERATOR;
 use super::rows::{self, Columns, Stored, Table};
@@ -20,20 +21,6 @@ const EVENTS_LEFT: i64 = 90_000;
 /// Events listed at once.
 pub(crate) const EVENTS_PER_PAGE: i64 = 200;
 
-/// One event.
-#[derive(Clone, Debug)]
-pub(crate) struct Event {
-    pub(crate) id: i64,
-    pub(crate) domain: Option<String>,
-    pub(crate) kind: String,
-    pub(crate) actor: String,
-    pub(crate) client: Option<String>,
-    /// The gateway that it came through.
-    pub(crate) gateway: Option<String>,
-    pub(crate) detail: serde_json::Value,
-    pub(crate) at: UnixMillis,
-}
-
 /// An event, and the project it happened in.
 #[derive(Clone, Debug)]
 pub(crate) struct Through {
@@ -41,6 +28,8 @@ pub(crate) struct Through {
     pub(crate) project: String,
     /// Its name; `None` if it is erased or was not requested.
     pub(crate) project_name: Option<String>,
+    /// The gateway that it came through.
+    pub(crate) gateway: Option<String>,
     pub(crate) event: Event,
 }
 
@@ -73,12 +62,11 @@ impl Stored for Row {
             kind: self.kind,
             actor: self.actor,
             client: self.client,
-            gateway: self.gateway,
             // The event is useful without its details.
             detail: columns.json("detail", &self.detail).unwrap_or_else(|| serde_json::json!({})),
-            at: UnixMillis(self.at_ms),
+            at: UnixMillis(self.at_ms).into(),
         };
-        Some(Through { project: self.project, project_name: self.project_name, event })
+        Some(Through { project: self.project, project_name: self.project_name, gateway: self.gateway, event })
     }
 }
 
@@ -190,7 +178,7 @@ impl Store {
         project: &ProjectRef,
         domain: Option<&Hostname>,
         before: Option<i64>,
-    ) -> Result<Vec<Event>> {
+    ) -> Result<Vec<Through>> {
         let found = query_as(
             "SELECT id, project, NULL AS project_name, domain, kind, actor, client, gateway, detail, at_ms FROM events
              WHERE project = $1 AND ($2 IS NULL OR domain = $2) AND id < $3 ORDER BY id DESC LIMIT $4",
@@ -201,7 +189,7 @@ impl Store {
             before.unwrap_or(i64::MAX),
             EVENTS_PER_PAGE,
         ));
-        Ok(rows::all::<Row>(self.reader(), found).await?.into_iter().map(|through| through.event).collect())
+        rows::all::<Row>(self.reader(), found).await
     }
 
     /// Changes through a gateway since a time, in all projects, newest first, below the event `before` if given.
@@ -255,7 +243,7 @@ mod tests {
             assert_eq!(count, expected);
         }
         let newest = store.events(&project, None, None).await.unwrap();
-        assert_eq!(newest.iter().take(4).filter(|event| event.kind == "project.changed").count(), 3);
+        assert_eq!(newest.iter().take(4).filter(|one| one.event.kind == "project.changed").count(), 3);
         let others = query_scalar("SELECT COUNT(*) FROM events WHERE project = 'other'");
         assert_eq!(Ok::<i64, ()>(1), others.fetch_one(store.reader()).await.map_err(|_| ()));
         // Age deletes events too, and the last event of a project deletes its count.

@@ -25,36 +25,28 @@ const NODES_OF_ONE_MAX: i64 = 512;
 /// numbers.
 const COUNT_MAX: u64 = 10_000_000_000;
 
-/// Figures of a day.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct DayUsage {
-    /// Days since the epoch.
-    pub(crate) day: i64,
-    pub(crate) admitted: i64,
-    pub(crate) refused: i64,
-    pub(crate) banned: i64,
-}
-
 chassis::record! {
-    struct Row {
+    /// Figures of a day.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct DayUsage {
         project: String,
-        day: i64,
-        admitted: i64,
-        refused: i64,
-        banned: i64,
+        /// Days since the epoch.
+        pub(crate) day: i64,
+        pub(crate) admitted: i64,
+        pub(crate) refused: i64,
+        pub(crate) banned: i64,
     }
 }
 
-impl Stored for Row {
-    type Value = DayUsage;
+impl Stored for DayUsage {
+    type Value = Self;
 
     fn key(&self) -> RowKey {
         rows::key(Table::UsageDays, self.day.to_string(), &self.project)
     }
 
-    fn read(self, columns: &mut Columns) -> Option<DayUsage> {
-        let Self { day, admitted, refused, banned, .. } = self;
-        columns.unreadable().is_none().then_some(DayUsage { day, admitted, refused, banned })
+    fn read(self, columns: &mut Columns) -> Option<Self> {
+        columns.unreadable().is_none().then_some(self)
     }
 }
 
@@ -150,7 +142,7 @@ impl Store {
             "FROM usage_days WHERE project = $1 AND day >= $2 GROUP BY project, day ORDER BY day"
         ))
         .bind((project.uid.as_str(), first));
-        rows::all::<Row>(self.reader(), found).await
+        rows::all::<DayUsage>(self.reader(), found).await
     }
 
     /// Requests of a project admitted in a minute, by its number since the epoch.
