@@ -148,10 +148,7 @@ pub(crate) async fn rotate(app: std::sync::Arc<App>, shutdown: Shutdown) {
         if let Err(error) = rotate_once(&app.core, &app.gateways.nodes, &shutdown).await {
             tracing::error!(%error, "cannot seal rows with the newest sealing secret; retrying in a minute");
         }
-        tokio::select! {
-            () = shutdown.begun() => return,
-            () = tokio::time::sleep(INTERVAL) => {}
-        }
+        shutdown.pause(INTERVAL).await;
     }
 }
 

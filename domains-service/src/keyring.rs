@@ -184,10 +184,7 @@ pub(crate) async fn keep(app: Arc<App>, shutdown: Shutdown) {
             );
         }
         failing = rotated.is_err();
-        tokio::select! {
-            () = shutdown.begun() => return,
-            () = tokio::time::sleep(CHECK_INTERVAL) => {}
-        }
+        shutdown.pause(CHECK_INTERVAL).await;
     }
 }
 

@@ -84,10 +84,7 @@ impl Peers {
                 }
                 Err(error) => tracing::debug!(%error, "still no notifications of other replicas"),
             }
-            tokio::select! {
-                () = shutdown.begun() => return,
-                () = tokio::time::sleep(LISTEN_PAUSE) => {}
-            }
+            shutdown.pause(LISTEN_PAUSE).await;
         }
     }
 

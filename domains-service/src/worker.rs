@@ -178,10 +178,7 @@ pub(crate) async fn offer_turns(app: Arc<App>, shutdown: Shutdown) {
         if app.issuing.authorities.offer_turns().await > 0 {
             app.issuing.wake.notify_one();
         }
-        tokio::select! {
-            () = shutdown.begun() => return,
-            () = tokio::time::sleep(OFFER_INTERVAL) => {}
-        }
+        shutdown.pause(OFFER_INTERVAL).await;
     }
 }
 
@@ -191,10 +188,7 @@ pub(crate) async fn end_withdrawals(app: Arc<App>, shutdown: Shutdown) {
         if let Err(error) = withdrawals::end_acknowledged(&app.core, &app.gateways).await {
             tracing::error!(%error, "cannot record that gateways confirmed withdrawals; retrying");
         }
-        tokio::select! {
-            () = shutdown.begun() => return,
-            () = tokio::time::sleep(SEARCH_INTERVAL) => {}
-        }
+        shutdown.pause(SEARCH_INTERVAL).await;
     }
 }
 
@@ -214,10 +208,7 @@ pub(crate) async fn abandon_orders(app: Arc<App>, shutdown: Shutdown) {
         if let Err(error) = abandoned {
             tracing::error!(%error, "cannot read orders of removed domains; retrying");
         }
-        tokio::select! {
-            () = shutdown.begun() => return,
-            () = tokio::time::sleep(ABANDON_INTERVAL) => {}
-        }
+        shutdown.pause(ABANDON_INTERVAL).await;
     }
 }
 
@@ -252,10 +243,7 @@ pub(crate) async fn tidy(app: Arc<App>, change_log_rows: u64, shutdown: Shutdown
         if let Err(error) = tidy_once(&app.core, &app.gateways.nodes, change_log_rows).await {
             tracing::error!(%error, "cannot delete expired rows; retrying");
         }
-        tokio::select! {
-            () = shutdown.begun() => return,
-            () = tokio::time::sleep(TIDY_INTERVAL) => {}
-        }
+        shutdown.pause(TIDY_INTERVAL).await;
     }
 }
 
