@@ -127,7 +127,6 @@ impl BanRow {
 /// `GET /operator`.
 pub(super) async fn overview(session: Session) -> PageResult {
     require_operator(&session)?;
-    let actor = &session.actor;
     let nodes: GatewayProcesses = session.get(Operation::ListNodes, &[], "").await?;
     let status: Status = session.get(Operation::ShowStatus, &[], "").await?;
     let withdrawals: Withdrawals = session.get(Operation::ListWithdrawals, &[], "").await?;

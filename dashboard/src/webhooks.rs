@@ -238,25 +238,23 @@ async fn change(Path((id, webhook)): Path<(String, String)>, Posted { session, f
 
 /// `POST …/webhooks/{webhook}/test`: sends a message without content.
 async fn test(Path((id, webhook)): Path<(String, String)>, Posted { session, fields: _ }: Posted) -> PageResult {
-    let project = session.authorise(&id, Some(Scope::DomainsWrite))?;
-    let place = [project.name.as_str(), &webhook];
-    match session.call(Operation::TestWebhook, (&place, ""), &Value::Null).await {
-        Ok(_) => {
-            Ok(Redirect::to(&format!("/projects/{project}/webhooks/{}?tested", segment(&webhook))).into_response())
-        }
-        Err(refused) => one_page(&session, &id, &webhook, None, None, Some(refused)).await,
-    }
+    carry_out(&session, &id, &[&webhook], Operation::TestWebhook, "tested").await
 }
 
 /// `POST …/webhooks/{webhook}/repeat`: sends a delivery again.
 async fn repeat(Path((id, webhook)): Path<(String, String)>, Posted { session, fields }: Posted) -> PageResult {
-    let project = session.authorise(&id, Some(Scope::DomainsWrite))?;
-    let place = [project.name.as_str(), &webhook, fields.text("delivery")];
-    match session.call(Operation::RepeatWebhookDelivery, (&place, ""), &Value::Null).await {
+    carry_out(&session, &id, &[&webhook, fields.text("delivery")], Operation::RepeatWebhookDelivery, "repeated").await
+}
+
+/// Calls an operation on a webhook, which is named first, or on what it has. A refusal is shown on the webhook's page.
+async fn carry_out(session: &Session, id: &str, named: &[&str], operation: Operation, notice: &str) -> PageResult {
+    let project = session.authorise(id, Some(Scope::DomainsWrite))?;
+    let webhook = named.first().copied().unwrap_or_default();
+    match session.call(operation, (&[&[project.name.as_str()][..], named].concat(), ""), &Value::Null).await {
         Ok(_) => {
-            let place = format!("/projects/{project}/webhooks/{}?repeated", segment(&webhook));
+            let place = format!("/projects/{project}/webhooks/{}?{notice}", segment(webhook));
             Ok(Redirect::to(&place).into_response())
         }
-        Err(refused) => one_page(&session, &id, &webhook, None, None, Some(refused)).await,
+        Err(refused) => one_page(session, id, webhook, None, None, Some(refused)).await,
     }
 }

@@ -79,7 +79,6 @@ pub(super) async fn page(
     problem: Option<Refused>,
 ) -> PageResult {
     let project = session.authorise(id, Some(Scope::DomainsRead))?;
-    let actor = &session.actor;
     let place = [project.name.as_str(), name];
     let answered = session.call(Operation::ShowDomain, (&place, ""), &Value::Null).await?;
     let state = digest_of(&answered.body.to_string());
