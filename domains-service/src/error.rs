@@ -127,6 +127,11 @@ impl Code {
     pub(crate) fn refuse(self, message: impl Into<String>) -> Refusal {
         Refusal::new(self.status(), self.code(), message)
     }
+
+    /// The same as the answer of an operation.
+    pub(crate) fn fail<T>(self, message: impl Into<String>) -> ApiResult<T> {
+        Err(self.refuse(message).into())
+    }
 }
 
 /// A refusal for a database that does not answer, or has no space left: logged here, once. A row that cannot be read was

@@ -46,7 +46,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::Context as _;
 use chassis::clock::Clock;
-use chassis::sql::{Begin, Connection, Database, Found, Location, Migrations, Pool, Query, Record, query, query_as};
+use chassis::sql::{Begin, Connection, Database, Found, Location, Migrations, Pool, Query, query, query_as};
 use contract::feed::Revision;
 use contract::time::UnixMillis;
 use parking_lot::Mutex;
@@ -55,8 +55,6 @@ use tokio::sync::watch;
 use self::admitted::Admitted;
 use self::revocations::Revocations;
 pub(crate) use write::Write;
-
-use crate::project::ProjectRef;
 
 /// A statement that reads whole rows of projects' data, each with its project's name.
 macro_rules! with_project {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use axum::routing::on;
 use chassis::guard;
 use chassis::openapi::Method;
@@ -63,7 +63,7 @@ impl NewCredential {
     fn days(&self) -> ApiResult<Option<u32>> {
         if !is_node_name(&self.name) {
             let message = format!("Call it 1 to {NODE_NAME_BYTES_MAX} characters of a-z, 0-9, - and full stops.");
-            return Err(Code::InvalidBody.refuse(message).into());
+            return Code::InvalidBody.fail(message);
         }
         match (self.kind, self.days) {
             (Kind::Operator, days) if (1..=DAYS_MAX).contains(&days.unwrap_or(DAYS)) => Ok(Some(days.unwrap_or(DAYS))),
@@ -71,7 +71,7 @@ impl NewCredential {
             _ => {
                 let message =
                     format!("An operator's token is good for 1 to {DAYS_MAX} days; other credentials have no end.");
-                Err(Code::InvalidBody.refuse(message).into())
+                Code::InvalidBody.fail(message)
             }
         }
     }
@@ -155,14 +155,14 @@ pub(super) async fn revoke(
     let with_made: bool = params.value("made", false, "true or false")?;
     if kind == Kind::Operator && name == COMMAND_LINE {
         let message = "The command line's credential derives from the platform's secret: replace the secret and restart the control plane.";
-        return Err(Code::CommandLineCredential.refuse(message).into());
+        return Code::CommandLineCredential.fail(message);
     }
     let mut write = app.core.store.write().await?;
     write.confirm(&actor).await?;
     let mut revoked: Vec<_> = write.last_credential(kind, &name).await?.into_iter().collect();
     if revoked.is_empty() {
         let message = format!("There is no {} called {name:?}.", kind.as_str());
-        return Err(Code::NotFound.refuse(message).into());
+        return Code::NotFound.fail(message);
     }
     let mut made = write.made_by(kind, &name, with_made).await?;
     if with_made {
@@ -200,7 +200,7 @@ pub(super) async fn revoke(
                        database went back in time now, it would be valid again. Correct what `tollhouse status` says about the \
                        file, and revoke it once more: the answer confirms it, with the list of what it made. `tollhouse node \
                        changes NAME` lists what was changed through a gateway.";
-        return Err(Code::StorageUnavailable.refuse(message).into());
+        return Code::StorageUnavailable.fail(message);
     }
     let shown = |all: &[Recorded]| all.iter().map(view).collect::<Vec<_>>();
     Ok(axum::Json(json!({ "revoked": shown(&revoked), "made": shown(&made) })).into_response())
@@ -222,7 +222,7 @@ async fn forget_signatures(app: &App, gateways: &[&str]) -> ApiResult<()> {
     );
     let message = "The credential is revoked, but services accept its identity tokens until the database answers again. \
                    See the log of the control plane.";
-    Err(Code::StorageUnavailable.refuse(message).into())
+    Code::StorageUnavailable.fail(message)
 }
 
 /// `GET /internal/credentials/gateway/{gateway}/changes?since=`: the changes made through a gateway, in all projects, newest
@@ -279,7 +279,7 @@ pub(super) async fn pass(
 ) -> ApiResult {
     if !is_node_name(to.name()) {
         let message = "Name a service, {\"service\": \"orders-service\"}, or a gateway, {\"gateway\": \"gateway-1\"}.";
-        return Err(Code::InvalidBody.refuse(message).into());
+        return Code::InvalidBody.fail(message);
     }
     tracing::info!(actor = actor.name, to = to.audience(), "issued a pass to an operator");
     let pass = guard::pass(&app.gateways.pass_key, &to, app.core.clock.now_seconds());

@@ -7,7 +7,7 @@ pub(super) mod verify;
 use std::collections::HashMap;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use axum::routing::on;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -142,7 +142,7 @@ async fn list(Authorised { app, project: id, .. }: Authorised, params: Params) -
     let status = status.map_err(|_| Code::InvalidQuery.refuse("status must be a state of domains, such as active."))?;
     let part = params.text("name").unwrap_or_default();
     if part.chars().count() > NAME_PART_MAX {
-        return Err(Code::InvalidQuery.refuse(format!("name has at most {NAME_PART_MAX} characters.")).into());
+        return Code::InvalidQuery.fail(format!("name has at most {NAME_PART_MAX} characters."));
     }
     let part = part.trim().to_lowercase();
     // A name in another script is kept in its ASCII form.
@@ -183,7 +183,7 @@ async fn find_any(write: &mut Write, project: &ProjectRef, name: &str) -> ApiRes
 async fn find(write: &mut Write, project: &ProjectRef, name: &str) -> ApiResult<Domain> {
     let domain = find_any(write, project, name).await?;
     if domain.removal.is_some() {
-        return Err(Code::RemovalInProgress.refuse("The domain is being removed.").into());
+        return Code::RemovalInProgress.fail("The domain is being removed.");
     }
     Ok(domain)
 }

@@ -6,7 +6,7 @@ use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header;
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use axum::routing::on;
 use chassis::guard;
 use chassis::openapi::Method;
@@ -68,7 +68,7 @@ pub(super) async fn feed(
 ) -> ApiResult {
     let node = params.text("node").unwrap_or_default().to_owned();
     if node.is_empty() || node.len() > NODE_BYTES_MAX {
-        return Err(Code::InvalidQuery.refuse("Name the gateway's process: node=NAME.").into());
+        return Code::InvalidQuery.fail("Name the gateway's process: node=NAME.");
     }
     let node = edge.node(&node);
     let after = Revision(params.value("after", 0, "a revision")?);
@@ -86,9 +86,7 @@ pub(super) async fn feed(
         return Ok(guard::token_required());
     }
     let Some(permit) = permits.take(&edge.digest) else {
-        return Err(Code::StorageUnavailable
-            .refuse("The maximum number of gateways is connected. Retry later.")
-            .into());
+        return Code::StorageUnavailable.fail("The maximum number of gateways is connected. Retry later.");
     };
     let (pieces, waiting) = mpsc::channel(PIECES_WAITING_MAX);
     let watch = app.core.store.watch_credential(&edge.digest);
@@ -136,10 +134,10 @@ pub(super) async fn report(
     let is_named = (1..=NODE_BYTES_MAX).contains(&report.node.len()) && !report.node.contains('/');
     if !is_named || report.version.len() > NODE_BYTES_MAX {
         let message = "node and version have 1 to 128 characters, and node has no slash.";
-        return Err(Code::InvalidBody.refuse(message).into());
+        return Code::InvalidBody.fail(message);
     }
     if report.place.as_deref().is_some_and(|place| !is_place(place)) {
-        return Err(Code::InvalidBody.refuse("place is 16 hexadecimal digits.").into());
+        return Code::InvalidBody.fail("place is 16 hexadecimal digits.");
     }
     let mut report = NodeReport { node: edge.node(&report.node), ..report };
     admit(&app, &permits, &edge, &report.node).await?;
@@ -195,7 +193,7 @@ async fn admit(app: &App, permits: &Permits, edge: &Credential, node: &str) -> A
          these processes, run `tollhouse node revoke`"
     );
     let message = format!("{NODES_OF_ONE_MAX} processes are registered with this credential, the maximum.");
-    Err(Code::TooManyProcesses.refuse(message).into())
+    Code::TooManyProcesses.fail(message)
 }
 
 /// The refusal for a report of an unknown revision.
@@ -227,7 +225,7 @@ pub(super) async fn usage(
     let UsageReport { node, projects } = report;
     if node.is_empty() || node.len() > NODE_BYTES_MAX || projects.len() > USAGE_PROJECTS_MAX {
         let message = format!("node has 1 to 128 characters, and a report at most {USAGE_PROJECTS_MAX} projects.");
-        return Err(Code::InvalidBody.refuse(message).into());
+        return Code::InvalidBody.fail(message);
     }
     let node = edge.node(&node);
     let _permit = permits.to_report(&edge.digest).await.ok_or_else(too_many_reports)?;
@@ -251,7 +249,7 @@ pub(super) async fn take_keys(
     if !is_named || report.used.len() > KEY_USES_MAX || report.bans.len() > BANS_MAX {
         let message =
             format!("node has 1 to 128 characters, and a report at most {KEY_USES_MAX} keys and {BANS_MAX} bans.");
-        return Err(Code::InvalidBody.refuse(message).into());
+        return Code::InvalidBody.fail(message);
     }
     let report = KeyReport { node: edge.node(&report.node), ..report };
     let _permit = permits.to_report(&edge.digest).await.ok_or_else(too_many_reports)?;
@@ -282,7 +280,7 @@ fn taken(node: &str, has_room: bool, what: &'static str) -> ApiResult {
          you do not know these processes, run `tollhouse node revoke`"
     );
     let message = format!("Too many processes report {what}. Reports of earlier processes are kept.");
-    Err(Code::TooManyProcesses.refuse(message).into())
+    Code::TooManyProcesses.fail(message)
 }
 
 /// `GET /internal/nodes`: the processes of gateways that removals wait for.

@@ -77,7 +77,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
         let must_say = *request.method() == Method::PATCH;
         let bytes = to_bytes(request.into_body(), BODY_BYTES_MAX).await.map_err(|_| of_body(BodyError::Broken))?;
         if bytes.is_empty() && must_say {
-            return Err(Code::InvalidBody.refuse("Send the changes as a JSON object.").into());
+            return Code::InvalidBody.fail("Send the changes as a JSON object.");
         }
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         chassis::json::object(text)
@@ -98,7 +98,7 @@ pub(super) fn overlap(asked: Option<i64>, default: u32, max: u32) -> ApiResult<u
 /// deceive readers.
 pub(super) fn name_text(field: &str, text: &str, characters_max: usize) -> ApiResult<()> {
     if text.chars().count() > characters_max {
-        return Err(Code::InvalidBody.refuse(format!("{field} has at most {characters_max} characters.")).into());
+        return Code::InvalidBody.fail(format!("{field} has at most {characters_max} characters."));
     }
     match text.chars().find(|letter| is_deceptive(*letter)) {
         Some(letter) => {
@@ -106,7 +106,7 @@ pub(super) fn name_text(field: &str, text: &str, characters_max: usize) -> ApiRe
             let message = format!(
                 "{field} holds U+{number:04X}; leave out control characters and those that change the direction of text."
             );
-            Err(Code::InvalidBody.refuse(message).into())
+            Code::InvalidBody.fail(message)
         }
         None => Ok(()),
     }
@@ -206,7 +206,7 @@ impl Params {
         let expected = "a number from 1 to 200";
         match self.value("limit", 50_i64, expected)? {
             limit @ 1..=200 => Ok(limit),
-            _ => Err(Code::InvalidQuery.refuse(format!("limit must be {expected}.")).into()),
+            _ => Code::InvalidQuery.fail(format!("limit must be {expected}.")),
         }
     }
 }
@@ -217,7 +217,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> ApiResult<Self> {
         match Query::try_from_uri(&parts.uri) {
             Ok(Query(parameters)) => Ok(Self(parameters)),
-            Err(_) => Err(Code::InvalidQuery.refuse("The query is not well-formed.").into()),
+            Err(_) => Code::InvalidQuery.fail("The query is not well-formed."),
         }
     }
 }

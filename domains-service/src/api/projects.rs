@@ -112,18 +112,17 @@ pub(super) async fn create(
     let name: ProjectId = wanted.id.parse().map_err(|error| invalid("id", error))?;
     let upstream: UpstreamName = wanted.upstream.parse().map_err(|error| invalid("upstream", error))?;
     if RESERVED_LABELS.contains(&name.as_str()) {
-        return Err(Code::ProjectReserved.refuse("The platform uses this name. Choose another name.").into());
+        return Code::ProjectReserved.fail("The platform uses this name. Choose another name.");
     }
     if app.core.settings.platform.child(name.as_str()).is_err() {
-        return Err(Code::InvalidProject
-            .refuse("The project's hostname would have more than 253 characters. Choose a shorter name.")
-            .into());
+        return Code::InvalidProject
+            .fail("The project's hostname would have more than 253 characters. Choose a shorter name.");
     }
     // One whose record is damaged keeps its name.
     app.core.store.repair_projects(Some(&name)).await?;
     let mut write = app.core.store.write().await?;
     if projects::find_named(write.connection(), &name).await?.is_some() {
-        return Err(Code::ProjectExists.refuse("A project of this name exists.").into());
+        return Code::ProjectExists.fail("A project of this name exists.");
     }
     let now = write.now();
     let salt = chassis::random::bytes::<16>()?;
@@ -171,14 +170,17 @@ pub(super) async fn publish_host(app: &App, write: &mut Write, project: &Project
 
 /// The project, or 404.
 pub(super) async fn find(write: &mut Write, id: &ProjectRef) -> ApiResult<ProjectRecord> {
-    let project = projects::find_project(write.connection(), id).await?;
-    project.ok_or_else(|| Code::ProjectNotFound.refuse("There is no such project.").into())
+    projects::find_project(write.connection(), id).await?.ok_or_else(none)
 }
 
 /// The project, or 404, without a transaction.
 pub(super) async fn load(app: &App, id: &ProjectRef) -> ApiResult<ProjectRecord> {
-    let project = app.core.store.find_project(id).await?;
-    project.ok_or_else(|| Code::ProjectNotFound.refuse("There is no such project.").into())
+    app.core.store.find_project(id).await?.ok_or_else(none)
+}
+
+/// The refusal for an unknown project.
+pub(super) fn none() -> ApiError {
+    Code::ProjectNotFound.refuse("There is no such project.").into()
 }
 
 /// `GET /internal/projects`.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use axum::routing::on;
 use chassis::openapi::Method;
 use contract::feed::Entity;
@@ -21,7 +21,7 @@ use super::extract::{Params, Path};
 use super::{Operation, projects, view};
 use crate::actor::Actor;
 use crate::app::App;
-use crate::error::{ApiError, ApiResult, Code};
+use crate::error::{ApiResult, Code};
 use crate::publish;
 use crate::store::projects::{ProjectRecord, erase, find_named, find_removed};
 use crate::store::withdrawals::What;
@@ -57,11 +57,11 @@ pub(super) async fn remove(
     if found.is_none() && kept.is_empty() {
         drop(write);
         // Asked for again while gateways are waited for: the same answer.
-        let waiting = app.core.store.project_removal(name.as_str()).await?.ok_or_else(no_project)?;
+        let waiting = app.core.store.project_removal(name.as_str()).await?.ok_or_else(projects::none)?;
         let acknowledged = withdrawals::wait(&app.core, &app.gateways, waiting.revision).await?;
         return Ok(view::removed(&acknowledged, app.core.clock.monotonic().saturating_sub(started)));
     }
-    let gone = found.as_ref().or(kept.first()).map(|project| project.id.clone()).ok_or_else(no_project)?;
+    let gone = found.as_ref().or(kept.first()).map(|project| project.id.clone()).ok_or_else(projects::none)?;
     let now = write.now();
     if let Some(mut project) = found {
         publish::withdraw_project(
@@ -99,10 +99,10 @@ pub(super) async fn restore(
     let now = write.now();
     if find_named(write.connection(), &name).await?.is_some() {
         let message = "A project of this name exists. Remove it first; both are kept then.";
-        return Err(Code::ProjectExists.refuse(message).into());
+        return Code::ProjectExists.fail(message);
     }
     let removed = find_removed(write.connection(), &name).await?;
-    let mut project = removed.into_iter().next().ok_or_else(no_project)?;
+    let mut project = removed.into_iter().next().ok_or_else(projects::none)?;
     let domains = project.removed.take().map(|removed| removed.domains).unwrap_or_default();
     project.updated_at = now;
     projects::save(&app, &mut write, &project).await?;
@@ -149,9 +149,5 @@ async fn kept(app: &App, project: &ProjectRecord) -> ApiResult<Value> {
 }
 
 fn name(text: &str) -> ApiResult<ProjectId> {
-    text.parse().map_err(|_| no_project())
-}
-
-fn no_project() -> ApiError {
-    Code::ProjectNotFound.refuse("There is no such project.").into()
+    text.parse().map_err(|_| projects::none())
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use axum::routing::on;
 use chassis::openapi::Method;
 use contract::erasure::{ERASURES_MAX, ERASURES_PATH, Erasures};
@@ -41,12 +41,12 @@ pub(super) async fn take_order_events(
     body: Bytes,
 ) -> ApiResult {
     if service.name != ORDERS_SERVICE {
-        return Err(Code::InsufficientScope.refuse(format!("Events of orders come from {ORDERS_SERVICE}.")).into());
+        return Code::InsufficientScope.fail(format!("Events of orders come from {ORDERS_SERVICE}."));
     }
     let events: OrderEvents = serde_json::from_slice(&body)
         .map_err(|error| Code::InvalidBody.refuse(format!("The body is not a list of events: {error}.")))?;
     if !events.is_sound() {
-        return Err(Code::InvalidBody.refuse("A value of these events is out of bounds.").into());
+        return Code::InvalidBody.fail("A value of these events is out of bounds.");
     }
     for some in events.events.chunks(webhooks::EVENTS_PER_WRITE) {
         let mut write = app.core.store.write().await?;
@@ -89,10 +89,7 @@ pub(super) async fn known_project(State(app): State<Arc<App>>, Path([project]): 
         Some(project) => projects::find_by_uid(&mut app.core.store.reading().await?, project).await?,
         None => None,
     };
-    match found {
-        Some(_) => Ok(StatusCode::NO_CONTENT.into_response()),
-        None => Err(Code::ProjectNotFound.refuse("There is no such project.").into()),
-    }
+    found.map(|_| StatusCode::NO_CONTENT.into_response()).ok_or_else(super::projects::none)
 }
 
 /// `GET /internal/trust`: the keys that the service trusts.

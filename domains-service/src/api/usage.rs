@@ -1,6 +1,6 @@
 //! The usage of a project's keys, and the limits of all plans.
 
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use axum::routing::on;
 use chassis::openapi::{Method, Success};
 use contract::plan::Plan;

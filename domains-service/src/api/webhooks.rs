@@ -114,7 +114,7 @@ pub(super) async fn create(
     projects::find(&mut write, &project).await?;
     if webhooks::count_webhooks(write.connection(), &project).await? >= WEBHOOKS_PER_PROJECT_MAX {
         let message = format!("The project has {WEBHOOKS_PER_PROJECT_MAX} webhooks; remove one first.");
-        return Err(Code::WebhookLimitReached.refuse(message).into());
+        return Code::WebhookLimitReached.fail(message);
     }
     let now = write.now();
     let id = format!("wh_{}", URL_SAFE_NO_PAD.encode(chassis::random::bytes::<12>()?));
@@ -245,7 +245,7 @@ fn may_receive(actor: &Actor, events: &Wanted) -> ApiResult<()> {
     if events.include_orders() && !may_see_orders(actor) {
         let scope = Scope::OrdersRead;
         let message = format!("Events of orders need a key with the scope {scope}.");
-        return Err(Code::InsufficientScope.refuse(message).into());
+        return Code::InsufficientScope.fail(message);
     }
     Ok(())
 }
@@ -256,7 +256,7 @@ fn may_see_orders(actor: &Actor) -> bool {
 
 fn check(app: &App, url: Option<&str>, description: Option<&str>) -> ApiResult<()> {
     if let Some(Err(error)) = url.map(|url| app.api.webhook_sender.check(url)) {
-        return Err(Code::InvalidWebhookUrl.refuse(format!("The webhook's url cannot be used: {error}.")).into());
+        return Code::InvalidWebhookUrl.fail(format!("The webhook's url cannot be used: {error}."));
     }
     description.map_or(Ok(()), |text| name_text("description", text, DESCRIPTION_CHARACTERS_MAX))
 }

@@ -1,6 +1,6 @@
 //! The audit log: events of a project, for its owner.
 
-use chassis::sql::{Found, RowKey, query, query_as, query_scalar};
+use chassis::sql::{RowKey, query, query_as, query_scalar};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 use domains_api::types::Event;

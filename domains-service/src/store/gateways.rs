@@ -1,6 +1,6 @@
 //! Stored generations of the gateways' keys.
 
-use chassis::sql::{Connection, Found, RowKey, query, query_as};
+use chassis::sql::{Connection, RowKey, query, query_as};
 use contract::keyring::GENERATIONS_MAX;
 use contract::time::UnixSeconds;
 

@@ -3,7 +3,7 @@
 mod erasures;
 mod repaired;
 
-use chassis::sql::{Connection, Found, RowKey, query, query_as};
+use chassis::sql::{Connection, RowKey, query, query_as};
 use contract::browsers::Browsers;
 use contract::hostname::Hostname;
 use contract::plan::{Limits, Plan};

@@ -4,7 +4,7 @@
 //! changes nothing. Requests that a process had not reported when it ended are missing: these figures are for display.
 //! Quotas are counted elsewhere, exactly.
 
-use chassis::sql::{Found, RowKey, query, query_as, query_scalar};
+use chassis::sql::{RowKey, query, query_as, query_scalar};
 use contract::usage::UsageOfProject;
 
 use super::processes::credential_of;

@@ -5,7 +5,7 @@ mod due;
 mod outbox;
 mod taken;
 
-use chassis::sql::{Connection, Found, Pool, RowKey, query, query_as, query_scalar};
+use chassis::sql::{Connection, Pool, RowKey, query, query_as, query_scalar};
 use contract::time::UnixMillis;
 
 use super::rows::{self, Columns, Stored, Table};

@@ -1,6 +1,6 @@
 //! Adding a domain, and checking what that would need.
 
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use axum::routing::on;
 use chassis::openapi::{Method, Parameter, Presence, Success};
 use chassis::refusal::Refusal;
@@ -77,9 +77,7 @@ async fn add(Authorised { app, actor, project: id, .. }: Authorised, Json(wanted
     let name = app.core.settings.attachable(&wanted.name).map_err(unattachable)?.name;
     let rule = wanted.redirect.as_ref().map(rule_of).transpose()?;
     if wanted.primary && rule.is_some() {
-        return Err(Code::RedirectLoop
-            .refuse("The primary domain cannot redirect. Leave out primary or redirect.")
-            .into());
+        return Code::RedirectLoop.fail("The primary domain cannot redirect. Leave out primary or redirect.");
     }
     let mut write = app.core.store.write().await?;
     let project = projects::find(&mut write, &id).await?;
@@ -87,13 +85,13 @@ async fn add(Authorised { app, actor, project: id, .. }: Authorised, Json(wanted
     if let Some(known) = domains::find_domain(write.connection(), &id, &name).await? {
         if known.removal.is_some() {
             let message = "The domain is being removed. Add it again in a moment.";
-            return Err(Code::RemovalInProgress.refuse(message).into());
+            return Code::RemovalInProgress.fail(message);
         }
         return match differs(&known, wanted.primary, rule.as_ref()) {
             None => response(&app, &project, &known, StatusCode::OK).await, // adding twice is added
             Some(what) => {
                 let message = format!("The domain exists with a different {what}. Use PATCH to change it.");
-                Err(Code::DomainExists.refuse(message).into())
+                Code::DomainExists.fail(message)
             }
         };
     }

@@ -1,6 +1,5 @@
 //! Changing and removing domains: primary role, redirects, removal.
 
-use axum::response::Response;
 use axum::routing::on;
 use chassis::openapi::{Method, Parameter, Presence, Success};
 use contract::feed::Revision;
@@ -156,9 +155,7 @@ async fn change(
         Field::Null => domain.redirect = None,
         Field::Value(rule) => {
             if change.primary == Some(true) {
-                return Err(Code::RedirectLoop
-                    .refuse("The primary domain cannot redirect. Leave out primary or redirect.")
-                    .into());
+                return Code::RedirectLoop.fail("The primary domain cannot redirect. Leave out primary or redirect.");
             }
             permit_redirect(&mut write, &domain, &rule).await?;
             domain.redirect = Some(rule);
@@ -221,14 +218,14 @@ fn check_revision(headers: &HeaderMap, shown: &types::Domain) -> ApiResult<()> {
         return Ok(());
     }
     let message = format!("The domain has changed since; its ETag is {current}. Read it again and repeat the change.");
-    Err(Code::StaleRevision.refuse(message).into())
+    Code::StaleRevision.fail(message)
 }
 
 /// Makes the domain primary. It serves from now on; redirects to the primary domain lead to it.
 async fn make_primary(write: &mut Write, domain: &mut Domain) -> ApiResult<()> {
     if !domain.status.is_served() {
         let message = format!("Only an active domain can be the primary one; this one is {}.", domain.status.as_str());
-        return Err(Code::RedirectTargetInactive.refuse(message).into());
+        return Code::RedirectTargetInactive.fail(message);
     }
     if let Some(mut old) = domains::find_primary(write.connection(), &domain.project).await? {
         old.primary = false;
@@ -255,7 +252,7 @@ async fn unmake_primary(write: &mut Write, domain: &mut Domain) -> ApiResult<()>
         let message = format!(
             "{other} redirects to the primary domain. Make another domain the primary one, or remove the redirect first."
         );
-        return Err(Code::PrimaryInUse.refuse(message).into());
+        return Code::PrimaryInUse.fail(message);
     }
     domain.primary = false;
     Ok(())

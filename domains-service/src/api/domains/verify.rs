@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use axum::response::Response;
 use axum::routing::on;
 use chassis::openapi::{Method, Success};
 use chassis::refusal::Refusal;
@@ -47,7 +46,7 @@ async fn verify(Authorised { app, actor, project: id, rest: [name], .. }: Author
     let project = projects::load(&app, &id).await?;
     let domain = load(&app, &id, &name).await?;
     if domain.removal.is_some() {
-        return Err(Code::RemovalInProgress.refuse("The domain is being removed.").into());
+        return Code::RemovalInProgress.fail("The domain is being removed.");
     }
     throttle(&app, Asking::Verify, &id, domain.name.as_str())?;
     begin_again(&app, &domain, &actor).await?;
@@ -58,7 +57,7 @@ async fn verify(Authorised { app, actor, project: id, rest: [name], .. }: Author
     });
     let done = match tokio::time::timeout(VERIFY_TIME_MAX, check).await {
         Ok(Ok(checked)) => checked.map(|()| true)?,
-        Ok(Err(_)) => return Err(Code::InternalError.refuse("The DNS check failed unexpectedly. Try again.").into()),
+        Ok(Err(_)) => return Code::InternalError.fail("The DNS check failed unexpectedly. Try again."),
         Err(_) => false,
     };
     let domain = load(&app, &id, &name).await?;

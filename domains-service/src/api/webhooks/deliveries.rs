@@ -1,6 +1,6 @@
 //! Deliveries of a webhook: their results, and sending one again.
 
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use axum::routing::on;
 use chassis::openapi::{Method, Parameter, Success};
 use contract::schema;
@@ -82,7 +82,7 @@ pub(in crate::api) async fn repeat(
     let mut write = app.core.store.write().await?;
     let endpoint = super::find(&mut write, &actor, &project, &webhook).await?;
     if endpoint.disabled.is_some() {
-        return Err(Code::WebhookDisabled.refuse("The webhook is switched off; switch it on first.").into());
+        return Code::WebhookDisabled.fail("The webhook is switched off; switch it on first.");
     }
     let id: i64 = delivery.parse().map_err(|_| not_found())?;
     let delivery = webhooks::repeat(&mut write, &endpoint.id, id).await?.ok_or_else(not_found)?;

@@ -1,6 +1,6 @@
 //! Credentials that a revoked credential created, as a list for the operator.
 
-use chassis::sql::{Found, query_as};
+use chassis::sql::query_as;
 
 use super::super::{Result, Write, rows};
 use super::{Kind, LISTED_MAX, Recorded, Row};

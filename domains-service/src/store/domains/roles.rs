@@ -1,6 +1,6 @@
 //! The primary domain of a project, and the domains that redirect.
 
-use chassis::sql::{Connection, Found, query_as};
+use chassis::sql::{Connection, query_as};
 use contract::hostname::Hostname;
 
 use super::super::{Result, rows, with_project};

@@ -1,6 +1,6 @@
 //! Projects that are erased here, until every other service has erased them as well.
 
-use chassis::sql::{Connection, Found, RowKey, query, query_as};
+use chassis::sql::{Connection, RowKey, query, query_as};
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 

@@ -1,6 +1,6 @@
 //! Puts an event into the outbox of every subscribed endpoint.
 
-use chassis::sql::{Found, RowKey, query, query_as, query_scalar};
+use chassis::sql::{RowKey, query, query_as, query_scalar};
 
 use super::super::rows::{self, Columns, Stored, Table};
 use super::super::{Result, Write, kept};
