@@ -10,13 +10,13 @@ use contract::time::{UnixMillis, UnixSeconds};
 use http::StatusCode;
 use serde_json::json;
 
-use super::{Operation, projects};
 use super::extract::{self, Authorised, Json, Params, moment_cursor, name_text, overlap};
 use super::types::{
     CreatedKey, Key, KeyBan, KeyRotation, Keys, LABEL_CHARACTERS_MAX, NewKey, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX,
     Removal, Rfc3339, Withdrawal,
 };
 use super::view::{page, removed};
+use super::{Operation, projects};
 use crate::error::{ApiResult, Code};
 use crate::project::ProjectRef;
 use crate::store::keys::{self, KeyRecord};

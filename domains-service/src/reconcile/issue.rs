@@ -10,7 +10,7 @@ use chassis::random::jitter;
 use contract::certificate::CertificateBundle;
 use tokio::time::Instant;
 
-use super::write::apply;
+use super::apply;
 use crate::app::App;
 use crate::common::Core;
 use crate::domain::Domain;
