@@ -79,8 +79,7 @@ async fn postpone(store: &Store, authorities: &Authorities, mut leased: Leased<D
     let until = authorities.away_until(now).unwrap_or(now);
     leased.save(&mut write, order::postponed(domain, until, now, jitter())).await?;
     leased.release(&mut write).await?;
-    write.commit().await?;
-    Ok(())
+    write.commit().await.map(drop)
 }
 
 /// Checks DNS. `None` if the project is gone or the name can no longer be attached.

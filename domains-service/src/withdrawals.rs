@@ -128,8 +128,7 @@ async fn record(
     let domain = if matches!(what, What::Name | What::Redirect) { which.parse().ok() } else { None };
     let detail = json!({ "what": what.as_str(), "which": which, "lagging": acknowledged.lagging });
     write.record(project, domain.as_ref(), "withdrawal.waiting", &Actor::system(), detail).await?;
-    write.commit().await?;
-    Ok(())
+    write.commit().await.map(drop)
 }
 
 /// Ends the withdrawals that every process has confirmed. Called periodically.

@@ -294,8 +294,7 @@ async fn erase_due_projects(store: &Store) -> Result<()> {
         tracing::info!(project.id = %project.id, project.uid = %project.id.uid, "erased a removed project after its restore period");
     }
     projects::end_erasures(write.connection(), now.plus(-EVENTS_MILLIS)).await?;
-    write.commit().await?;
-    Ok(())
+    write.commit().await.map(drop)
 }
 
 /// Brings the gauges up to date.

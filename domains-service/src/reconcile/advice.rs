@@ -38,8 +38,7 @@ pub(super) async fn ask(core: &Core, authorities: &Authorities, leased: &mut Lea
     let Some(mut current) = leased.reload(&mut write).await? else { return Ok(()) };
     follow(&mut current, advice.as_ref(), now, jitter());
     leased.save(&mut write, current).await?;
-    write.commit().await?;
-    Ok(())
+    write.commit().await.map(drop)
 }
 
 /// Sets the time of renewal and of the next request for advice.

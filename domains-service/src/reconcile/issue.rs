@@ -138,6 +138,5 @@ async fn abandon(mut write: Write, gone: &Domain) -> Result<()> {
     if domains::find_claims(write.connection(), &gone.name).await?.holder.is_none() {
         publish::withdraw_challenges(&mut write, &gone.name).await?;
     }
-    write.commit().await?;
-    Ok(())
+    write.commit().await.map(drop)
 }

@@ -75,8 +75,7 @@ impl Store {
         ];
         rows::upsert(Table::AcmeOrders, &["authority", "hostname"], &[], values).execute(write.connection()).await?;
         queue::leave_one(write.connection(), &order.authority, &order.hostname).await?;
-        write.commit().await?;
-        Ok(())
+        write.commit().await.map(drop)
     }
 
     /// Deletes an order that is no longer needed.

@@ -204,8 +204,7 @@ impl Store {
         };
         let queue = queue_name(of.authority, QueueKind::Edge, "");
         put(&mut write, of, (QueueKind::Edge, &queue), since, UnixMillis::default()).await?;
-        write.commit().await?;
-        Ok(())
+        write.commit().await.map(drop)
     }
 
     /// Takes units from all limits or from none; `false` if one has no room. Queues do not matter: what is counted has

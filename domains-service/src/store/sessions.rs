@@ -117,8 +117,7 @@ impl Store {
             .bind(session.operator.as_deref()),
         };
         older.bind(SESSIONS_PER_KEY_MAX).execute(write.connection()).await?;
-        write.commit().await?;
-        Ok(())
+        write.commit().await.map(drop)
     }
 
     /// The session with this digest.
@@ -133,26 +132,20 @@ impl Store {
 
     /// Records the use of a session.
     pub(crate) async fn see_session(&self, digest: &str, now: UnixMillis) -> Result<()> {
-        let mut write = self.write().await?;
         query("UPDATE dashboard_sessions SET seen_at = $2 WHERE digest = $1")
             .bind((digest, now.0))
-            .execute(write.connection())
-            .await?;
-        write.commit().await?;
-        Ok(())
+            .run(self.writer())
+            .await
     }
 
     /// Ends a session, or every session of its key; of the operators', where it has none.
     pub(crate) async fn end_sessions(&self, digest: &str, key: Option<&KeyId>, everywhere: bool) -> Result<()> {
-        let mut write = self.write().await?;
         let statement = match (key, everywhere) {
             (_, false) => query("DELETE FROM dashboard_sessions WHERE digest = $1").bind(digest),
             (Some(key), true) => query("DELETE FROM dashboard_sessions WHERE key_id = $1").bind(key.as_str()),
             (None, true) => query("DELETE FROM dashboard_sessions WHERE key_id IS NULL"),
         };
-        statement.execute(write.connection()).await?;
-        write.commit().await?;
-        Ok(())
+        statement.run(self.writer()).await
     }
 
     /// Deletes sessions that were opened or last used before these times, and expired links.
@@ -171,8 +164,7 @@ impl Store {
             .bind(now.0)
             .execute(write.connection())
             .await?;
-        write.commit().await?;
-        Ok(())
+        write.commit().await.map(drop)
     }
 
     /// Stores a link that signs in the operator who requested it, until `expires_at`.
@@ -189,8 +181,7 @@ impl Store {
         .bind((operator, LINKS_PER_OPERATOR_MAX))
         .execute(write.connection())
         .await?;
-        write.commit().await?;
-        Ok(())
+        write.commit().await.map(drop)
     }
 
     /// Uses up a link; returns the operator who requested it, or `None` if it is invalid. Of two simultaneous attempts,
