@@ -206,7 +206,7 @@ impl Store {
         let value = query_as("SELECT value FROM settings WHERE name = $1");
         let value: Option<Found<(String,)>> = value.bind(name).fetch_optional(self.reader()).await?;
         let key = rows::key(rows::Table::Settings, name, "");
-        Ok(value.map(|value| rows::column(self.reader(), &key, "value", value)))
+        Ok(value.map(|value| rows::column(self.reader().unreadable(), &key, "value", value)))
     }
 
     /// Stores a setting.

@@ -95,7 +95,7 @@ impl Store {
         .bind((now.0, limit))
         .fetch_all(self.reader())
         .await?;
-        let (orders, unreadable) = rows::split(self.reader(), found);
+        let (orders, unreadable) = rows::split(self.reader().unreadable(), found);
         for key in unreadable {
             query("UPDATE acme_orders SET abandoned_at = $1 WHERE url = $2 AND authority = $3")
                 .bind((now.plus(POSTPONED_MILLIS).0, &key.row, &key.of))

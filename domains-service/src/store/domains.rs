@@ -149,8 +149,8 @@ impl Store {
         .bind((now.0, i64::try_from(per_project).unwrap_or(i64::MAX), limit))
         .fetch_all(self.reader())
         .await?;
-        let (mut domains, mut unreadable) = rows::split(self.reader(), found);
-        let (undated, undated_keys) = rows::split(self.reader(), self.undated_domains(limit).await?);
+        let (mut domains, mut unreadable) = rows::split(self.reader().unreadable(), found);
+        let (undated, undated_keys) = rows::split(self.reader().unreadable(), self.undated_domains(limit).await?);
         unreadable.extend(undated_keys.into_iter().chain(undated.iter().map(row_key)));
         domains.retain(|domain| {
             if domain.unreadable.is_some() {
@@ -320,7 +320,7 @@ pub(crate) async fn release_lease(connection: &mut Connection, domain: &Domain) 
 
 /// Deletes a domain's row.
 pub(crate) async fn delete_domain(connection: &mut Connection, domain: &Domain) -> Result<()> {
-    rows::forget(connection, &row_key(domain));
+    connection.unreadable().forget(&row_key(domain));
     query("DELETE FROM domains WHERE name = $1 AND project = $2")
         .bind((domain.name.as_str(), domain.project.uid.as_str()))
         .run(connection)

@@ -219,6 +219,6 @@ pub(crate) async fn stale_keys(connection: &mut Connection, before: UnixMillis, 
 
 /// Deletes a key's row.
 pub(crate) async fn delete_key(connection: &mut Connection, key: &KeyRecord) -> Result<()> {
-    rows::forget(connection, &rows::key(Table::ApiKeys, key.id.as_str(), key.project.uid.as_str()));
+    connection.unreadable().forget(&rows::key(Table::ApiKeys, key.id.as_str(), key.project.uid.as_str()));
     query("DELETE FROM api_keys WHERE id = $1").bind(key.id.as_str()).run(connection).await
 }

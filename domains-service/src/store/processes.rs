@@ -168,14 +168,14 @@ impl Store {
         let (gateway, name) = parts(node);
         let forget = query("DELETE FROM processes WHERE gateway = $1 AND process = $2").bind((gateway, name));
         forget.execute(self.writer()).await?;
-        rows::forget(self.writer(), &rows::key(Table::Processes, name, gateway));
+        self.writer().unreadable().forget(&rows::key(Table::Processes, name, gateway));
         Ok(())
     }
 }
 
 /// Deletes the processes of a credential.
 pub(crate) async fn forget_processes_of(connection: &mut Connection, gateway: &str) -> Result<()> {
-    rows::forget_all(connection, Table::Processes, gateway);
+    rows::forget_all(connection.unreadable(), Table::Processes, gateway);
     query("DELETE FROM processes WHERE gateway = $1").bind(gateway).run(connection).await
 }
 
@@ -185,7 +185,7 @@ pub(crate) async fn forget_silent(connection: &mut Connection, before: UnixMilli
     let gone: Vec<Found<(String, String)>> = found.bind(before.0).fetch_all(&mut *connection).await?;
     let names = gone.into_iter().map(|found| {
         let (gateway, process) = found.row;
-        rows::forget(connection, &rows::key(Table::Processes, &process, &gateway));
+        connection.unreadable().forget(&rows::key(Table::Processes, &process, &gateway));
         format!("{gateway}/{process}")
     });
     Ok(names.collect())

@@ -310,7 +310,7 @@ pub(crate) async fn end_sessions(connection: &mut Connection, id: &ProjectRef) -
 
 /// Erases a removed project with all its data, and records that other services must do the same.
 pub(crate) async fn erase(connection: &mut Connection, id: &ProjectRef, now: UnixMillis) -> Result<()> {
-    rows::forget_project(connection, id.uid.as_str());
+    rows::forget_project(connection.unreadable(), id.uid.as_str());
     // Deliveries go with their endpoints.
     for statement in [
         "DELETE FROM dashboard_sessions WHERE project = $1",

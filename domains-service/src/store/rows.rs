@@ -8,9 +8,7 @@
 //! A record that people list or remove is still returned where its identity can be read: bad columns have defaults, and
 //! `unreadable` names the first of them. Such a record can be shown and removed, and is never saved over the row.
 
-use chassis::sql::{
-    BadColumn, Builder, Connection, Found, On, Pool, Query, QueryAs, Record, RowKey, UnreadableRows, Value,
-};
+use chassis::sql::{BadColumn, Builder, Found, On, Query, QueryAs, Record, RowKey, UnreadableRows, Value};
 use contract::project::{ProjectId, ProjectUid};
 
 use super::{Result, StoreError};
@@ -76,30 +74,6 @@ pub(crate) fn upsert<const N: usize>(
 fn list(statement: &mut Builder, names: &[&'static str]) {
     for (index, name) in names.iter().enumerate() {
         statement.push(if index == 0 { "" } else { ", " }).push(name);
-    }
-}
-
-/// Access to a database's list of unreadable rows.
-pub(crate) trait Listed {
-    /// The list.
-    fn list(&self) -> &UnreadableRows;
-}
-
-impl Listed for Pool {
-    fn list(&self) -> &UnreadableRows {
-        self.unreadable()
-    }
-}
-
-impl Listed for On<'_> {
-    fn list(&self) -> &UnreadableRows {
-        self.unreadable()
-    }
-}
-
-impl Listed for Connection {
-    fn list(&self) -> &UnreadableRows {
-        self.unreadable()
     }
 }
 
@@ -179,7 +153,7 @@ where
 {
     let mut on = on.into();
     let rows = statement.fetch_all(on.again()).await?;
-    Ok(each(&on, rows))
+    Ok(each(on.unreadable(), rows))
 }
 
 /// The row of a statement, if it has one. An unreadable one is an error.
@@ -189,7 +163,7 @@ where
 {
     let mut on = on.into();
     let row = statement.fetch_optional(on.again()).await?;
-    checked(&on, row)
+    checked(on.unreadable(), row)
 }
 
 /// The row of a statement, if it has one that can be read.
@@ -201,15 +175,15 @@ where
 }
 
 /// Reads every row by itself, and leaves out unreadable ones.
-pub(crate) fn each<R: Stored>(at: &impl Listed, rows: Vec<Found<R>>) -> Vec<R::Value> {
-    split(at, rows).0
+pub(crate) fn each<R: Stored>(list: &UnreadableRows, rows: Vec<Found<R>>) -> Vec<R::Value> {
+    split(list, rows).0
 }
 
 /// The same, with the keys of unreadable rows.
-pub(crate) fn split<R: Stored>(at: &impl Listed, rows: Vec<Found<R>>) -> (Vec<R::Value>, Vec<RowKey>) {
+pub(crate) fn split<R: Stored>(list: &UnreadableRows, rows: Vec<Found<R>>) -> (Vec<R::Value>, Vec<RowKey>) {
     let (mut values, mut keys) = (Vec::with_capacity(rows.len()), Vec::new());
     for row in rows {
-        match read(at.list(), row) {
+        match read(list, row) {
             Ok(value) => values.push(value),
             Err((key, _)) => keys.push(key),
         }
@@ -218,21 +192,21 @@ pub(crate) fn split<R: Stored>(at: &impl Listed, rows: Vec<Found<R>>) -> (Vec<R:
 }
 
 /// Reads the found row, if any. An unreadable one is recorded and is an error.
-pub(crate) fn checked<R: Stored>(at: &impl Listed, row: Option<Found<R>>) -> Result<Option<R::Value>> {
-    row.map(|row| read(at.list(), row).map_err(|(key, column)| unreadable(&key, column))).transpose()
+pub(crate) fn checked<R: Stored>(list: &UnreadableRows, row: Option<Found<R>>) -> Result<Option<R::Value>> {
+    row.map(|row| read(list, row).map_err(|(key, column)| unreadable(&key, column))).transpose()
 }
 
 /// Reads the found row, if any. An unreadable one is recorded and counts as absent.
-pub(crate) fn found<R: Stored>(at: &impl Listed, row: Option<Found<R>>) -> Option<R::Value> {
-    row.and_then(|row| read(at.list(), row).ok())
+pub(crate) fn found<R: Stored>(list: &UnreadableRows, row: Option<Found<R>>) -> Option<R::Value> {
+    row.and_then(|row| read(list, row).ok())
 }
 
 /// The only selected column, as far as it is readable; records an unreadable one.
-pub(crate) fn column<T>(at: &impl Listed, key: &RowKey, column: &'static str, found: Found<(T,)>) -> T {
+pub(crate) fn column<T>(list: &UnreadableRows, key: &RowKey, column: &'static str, found: Found<(T,)>) -> T {
     let Found { row: (value,), bad } = found;
     match bad {
-        Some(BadColumn { reason, .. }) => record(at, key, column, &reason),
-        None => forget(at, key),
+        Some(BadColumn { reason, .. }) => record(list, key, column, &reason),
+        None => list.forget(key),
     }
     value
 }
@@ -243,33 +217,28 @@ pub(crate) fn unreadable(key: &RowKey, column: &'static str) -> StoreError {
 }
 
 /// Records an unreadable column that was read outside of [`Stored`].
-pub(crate) fn record(at: &impl Listed, key: &RowKey, column: &'static str, reason: &dyn std::fmt::Display) {
+pub(crate) fn record(list: &UnreadableRows, key: &RowKey, column: &'static str, reason: &dyn std::fmt::Display) {
     let mut columns = Columns::default();
     columns.bad(column, reason.to_string());
     if let Some(bad) = &columns.0 {
-        at.list().record(key, bad);
+        list.record(key, bad);
     }
 }
 
-/// A row reads again, or is deleted.
-pub(crate) fn forget(at: &impl Listed, key: &RowKey) {
-    at.list().forget(key);
-}
-
 /// Forgets unreadable rows of `of` in one table, because they were deleted.
-pub(crate) fn forget_all(at: &impl Listed, table: Table, of: &str) {
-    at.list().forget_where(|key| key.table == table.as_str() && key.of == of);
+pub(crate) fn forget_all(list: &UnreadableRows, table: Table, of: &str) {
+    list.forget_where(|key| key.table == table.as_str() && key.of == of);
 }
 
 /// Changes up to this revision are deleted.
-pub(crate) fn forget_changes(at: &impl Listed, until: i64) {
+pub(crate) fn forget_changes(list: &UnreadableRows, until: i64) {
     let is_past = |row: &str| row.parse::<i64>().is_ok_and(|revision| revision <= until);
-    at.list().forget_where(|key| key.table == Table::Changes.as_str() && is_past(&key.row));
+    list.forget_where(|key| key.table == Table::Changes.as_str() && is_past(&key.row));
 }
 
 /// A project is erased with all of its rows.
-pub(crate) fn forget_project(at: &impl Listed, uid: &str) {
-    at.list().forget_where(|key| key.of == uid || (key.table == Table::Projects.as_str() && key.row == uid));
+pub(crate) fn forget_project(list: &UnreadableRows, uid: &str) {
+    list.forget_where(|key| key.of == uid || (key.table == Table::Projects.as_str() && key.row == uid));
 }
 
 #[cfg(test)]
@@ -291,12 +260,6 @@ mod tests {
 
         fn read(self, columns: &mut Columns) -> Option<u32> {
             columns.word("number", self.1)
-        }
-    }
-
-    impl Listed for UnreadableRows {
-        fn list(&self) -> &UnreadableRows {
-            self
         }
     }
 

@@ -151,7 +151,7 @@ impl Store {
         let mut resealed = Resealed::default();
         let found = certificates(write.connection(), seal, after, limit).await?;
         resealed.last = found.iter().rev().find(|found| is_named(found)).map(|found| found.row.name.clone());
-        for entity in rows::each(write.connection(), found) {
+        for entity in rows::each(write.connection().unreadable(), found) {
             let Entity::Certificate(mut bundle) = entity else { continue };
             match sealing.reseal(&bundle.key.0, bundle.hostname.as_str()) {
                 Ok(key) => {
@@ -180,7 +180,7 @@ impl Store {
             let found = certificates(write.connection(), seal, &after, limit).await?;
             let Some(last) = found.iter().rev().find(|found| is_named(found)) else { return Ok(()) };
             after.clone_from(&last.row.name);
-            for entity in rows::each(write.connection(), found) {
+            for entity in rows::each(write.connection().unreadable(), found) {
                 let Entity::Certificate(CertificateBundle { hostname, key, .. }) = entity else { continue };
                 if name_in(&key.0) != seal {
                     query("UPDATE entities SET seal = $1 WHERE kind = 'certificate' AND name = $2")

@@ -152,8 +152,8 @@ pub(crate) async fn save_webhook(connection: &mut Connection, endpoint: &Endpoin
 /// Deletes an endpoint with its deliveries.
 pub(crate) async fn delete_webhook(connection: &mut Connection, endpoint: &EndpointRecord) -> Result<()> {
     let id = endpoint.id.as_str();
-    rows::forget(connection, &rows::key(Table::WebhookEndpoints, id, endpoint.project.uid.as_str()));
-    rows::forget_all(connection, Table::WebhookDeliveries, id);
+    connection.unreadable().forget(&rows::key(Table::WebhookEndpoints, id, endpoint.project.uid.as_str()));
+    rows::forget_all(connection.unreadable(), Table::WebhookDeliveries, id);
     query("DELETE FROM webhook_endpoints WHERE id = $1").bind(id).execute(&mut *connection).await?;
     for owner in address::counted(id) {
         kept::forget(connection, &owner).await?;

@@ -160,7 +160,7 @@ pub(crate) async fn end(connection: &mut Connection, revision: Revision) -> Resu
     let ended: Vec<Found<Row>> = ended.bind(column(revision)).fetch_all(&mut *connection).await?;
     // A row that cannot be read is over as well.
     for found in &ended {
-        rows::forget(connection, &found.row.key());
+        connection.unreadable().forget(&found.row.key());
     }
     Ok(ended.into_iter().filter_map(|found| found.row.read(&mut Columns::default())).collect())
 }

@@ -94,7 +94,7 @@ impl Write {
         if known.is_some_and(|known| known.bad.is_none() && known.row.0 == body) {
             return Ok(());
         }
-        rows::forget(&self.transaction, &rows::key(Table::Entities, &name, kind));
+        self.transaction.unreadable().forget(&rows::key(Table::Entities, &name, kind));
         let seal = seal_of(&entity);
         let values = [("kind", kind.into()), ("name", (&name).into()), ("body", (&body).into()), ("seal", seal.into())];
         rows::upsert(Table::Entities, &["kind", "name"], &[], values).execute(&mut self.transaction).await?;
@@ -104,7 +104,7 @@ impl Write {
     /// Withdraws an entity, unless the edge does not have it.
     pub(crate) async fn remove(&mut self, name: EntityName) -> Result<()> {
         let (kind, text) = kind_and_name(&name);
-        rows::forget(&self.transaction, &rows::key(Table::Entities, &text, kind));
+        self.transaction.unreadable().forget(&rows::key(Table::Entities, &text, kind));
         let gone = query("DELETE FROM entities WHERE kind = $1 AND name = $2")
             .bind((kind, &text))
             .execute(&mut self.transaction)

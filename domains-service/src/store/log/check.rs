@@ -62,8 +62,8 @@ impl<'a> Check<'a> {
         };
         let key = found.row.key();
         match &bad {
-            None => rows::forget(reading, &key),
-            Some(bad) => rows::record(reading, &key, bad.column, &bad.reason),
+            None => reading.unreadable().forget(&key),
+            Some(bad) => rows::record(reading.unreadable(), &key, bad.column, &bad.reason),
         }
         Ok(bad.map(|_| key))
     }
@@ -84,7 +84,12 @@ impl<'a> Check<'a> {
                 }
             },
         };
-        rows::record(reading, &rows::key(Table::Changes, revision.to_string(), ""), bad.column, &bad.reason);
+        rows::record(
+            reading.unreadable(),
+            &rows::key(Table::Changes, revision.to_string(), ""),
+            bad.column,
+            &bad.reason,
+        );
         Ok(None)
     }
 

@@ -67,7 +67,7 @@ impl Store {
             .bind(floor.saturating_sub(keep_marks))
             .execute(write.connection())
             .await?;
-        rows::forget_changes(self.reader(), floor);
+        rows::forget_changes(self.reader().unreadable(), floor);
         query("UPDATE revision_counter SET oldest = $1 WHERE id = 1").bind(floor).execute(write.connection()).await?;
         write.commit().await?;
         Ok(forgotten)

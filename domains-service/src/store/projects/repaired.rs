@@ -76,9 +76,9 @@ async fn repair(connection: &mut Connection, project: &Project) -> Result<bool> 
             "repaired the identity, name or state of a project's row from the change log. Another program wrote to the \
              database, or its disk is damaged: check both"
         );
-        rows::forget(connection, &rows::key(Table::Projects, uid, ""));
+        connection.unreadable().forget(&rows::key(Table::Projects, uid, ""));
         if let Some(found) = named {
-            rows::forget(connection, &rows::key(Table::Projects, found.row.0, ""));
+            connection.unreadable().forget(&rows::key(Table::Projects, found.row.0, ""));
         }
     }
     Ok(is_repaired)

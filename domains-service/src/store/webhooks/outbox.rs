@@ -118,7 +118,7 @@ pub(crate) async fn claim(store: &Store, id: i64, end: UnixMillis) -> Result<Opt
         // Otherwise every search would find it again. It is listed, and can be repeated after its repair.
         let failed = query("UPDATE webhook_deliveries SET state = 'failed', due_at = NULL WHERE id = $1");
         failed.bind(id).execute(write.connection()).await?;
-        rows::found(write.connection(), claimed);
+        rows::found(write.connection().unreadable(), claimed);
         write.commit().await?;
         return Ok(None);
     }
@@ -230,7 +230,7 @@ pub(crate) async fn repeat(write: &mut Write, endpoint: &str, id: i64) -> Result
         let [_, waiting] = counted(endpoint);
         kept::one_more(write.connection(), &waiting).await?;
     }
-    rows::checked(write.connection(), repeated)
+    rows::checked(write.connection().unreadable(), repeated)
 }
 
 /// Deletes finished deliveries from before `before`.
