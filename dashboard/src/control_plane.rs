@@ -9,6 +9,7 @@ use domains_api::Operation;
 use domains_api::actor::{Actor, Origin};
 use domains_api::project::ProjectRef;
 use http::Extensions;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// The control plane as the pages use it: its API, called in the same process, and the sessions.
@@ -62,6 +63,19 @@ pub struct Answered {
     pub body: Value,
     /// `X-Edge-Ack`, if present.
     pub acknowledged: Option<String>,
+}
+
+impl Answered {
+    /// Parses the body into the type that a page shows.
+    pub(super) fn read<T: DeserializeOwned>(self) -> Result<T, Refused> {
+        serde_json::from_value(self.body).map_err(|error| {
+            tracing::error!(
+                %error,
+                "the API's response is not what the dashboard expects; answered 500. This is a defect: report it"
+            );
+            Refused::internal()
+        })
+    }
 }
 
 /// A refusal of the API.

@@ -9,7 +9,6 @@
 //! Without the database, pages answer 503, and sessions stay valid.
 
 mod control_plane;
-mod client;
 mod words;
 mod moment;
 mod digest;

@@ -37,7 +37,7 @@ pub(super) async fn recognise(State(dashboard): State<Arc<Dashboard>>, mut reque
     let by_itself = request.uri().path().ends_with("/live") || request.headers().contains_key(BY_ITSELF);
     match dashboard.control_plane.find_session(&secret, origin, by_itself).await {
         Ok(Some(signed_in)) => {
-            request.extensions_mut().insert(Session::of(signed_in, &secret));
+            request.extensions_mut().insert(Session::of(dashboard.control_plane.clone(), signed_in, &secret));
             next.run(request).await
         }
         Ok(None) => next.run(request).await,

@@ -56,6 +56,9 @@ pub(crate) const OPERATIONS: &[&[Operation]] = &[
     usage::OPERATIONS,
     keys::OPERATIONS,
     domains::OPERATIONS,
+    domains::add::OPERATIONS,
+    domains::change::OPERATIONS,
+    domains::verify::OPERATIONS,
     webhooks::OPERATIONS,
     webhooks::deliveries::OPERATIONS,
 ];

@@ -13,7 +13,7 @@ use chassis::secret::Secret;
 use contract::trust::is_node_name;
 
 use crate::app::{App, RefusedFile};
-use crate::store::StoreError;
+use crate::store::Result;
 use crate::store::credentials::{COMMAND_LINE, Enrolment, Kind, NotEnrolled, Origin};
 use crate::text::digest_of;
 
@@ -85,13 +85,7 @@ fn files(directory: &Path) -> anyhow::Result<Vec<(String, PathBuf)>> {
 }
 
 /// Records the credential of a file, or the refusal.
-async fn enrol(
-    app: &App,
-    kind: Kind,
-    name: &str,
-    file: &str,
-    credential: anyhow::Result<Secret>,
-) -> Result<(), StoreError> {
+async fn enrol(app: &App, kind: Kind, name: &str, file: &str, credential: anyhow::Result<Secret>) -> Result<()> {
     let (reason, what_to_do) = match credential {
         Ok(credential) => {
             let digest = digest_of(&credential);

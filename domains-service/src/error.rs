@@ -3,6 +3,7 @@
 //! Each code has one status and a heading in the documentation of errors.
 
 use axum::http::header;
+use axum::response::Response;
 use chassis::guard::GuardCode;
 use chassis::refusal::Refusal;
 use contract::rejection::CodeEntry;
@@ -126,6 +127,11 @@ impl Code {
     pub(crate) fn refuse(self, message: impl Into<String>) -> Refusal {
         Refusal::new(self.status(), self.code(), message)
     }
+
+    /// The same as the answer of an operation.
+    pub(crate) fn fail<T>(self, message: impl Into<String>) -> ApiResult<T> {
+        Err(self.refuse(message).into())
+    }
 }
 
 /// A refusal for a database that does not answer, or has no space left: logged here, once. A row that cannot be read was
@@ -148,6 +154,9 @@ pub(crate) fn storage(error: &StoreError) -> Refusal {
     };
     refusal.with_header(header::RETRY_AFTER, "1")
 }
+
+/// The answer of an operation, or a part of it, unless it refuses.
+pub(crate) type ApiResult<T = Response> = Result<T, ApiError>;
 
 /// A refusal that ends an operation early.
 #[derive(Debug)]
@@ -189,7 +198,7 @@ impl From<anyhow::Error> for ApiError {
 }
 
 impl axum::response::IntoResponse for ApiError {
-    fn into_response(self) -> axum::response::Response {
+    fn into_response(self) -> Response {
         self.0.into_response()
     }
 }

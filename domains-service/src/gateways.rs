@@ -13,7 +13,7 @@ use crate::identities::Identities;
 use crate::nodes::{Nodes, invalid};
 use crate::peers::Peers;
 use crate::store::log::claim;
-use crate::store::{Store, StoreError, Write};
+use crate::store::{Result, Store, Write};
 
 /// How long a change waits for the gateways.
 const ACKNOWLEDGEMENT_TIME_MAX: Duration = Duration::from_secs(1);
@@ -33,7 +33,7 @@ pub(crate) struct Gateways {
 impl Gateways {
     /// Commits, and waits up to a second until every live gateway has applied the change, so that the caller gets its
     /// answer when the change is effective.
-    pub(crate) async fn commit_everywhere(&self, write: Write) -> Result<(), StoreError> {
+    pub(crate) async fn commit_everywhere(&self, write: Write) -> Result<()> {
         let revision = write.commit().await?;
         let learnt = self.nodes.acknowledged(revision, ACKNOWLEDGEMENT_TIME_MAX).await;
         if !learnt.lagging.is_empty() {
@@ -53,7 +53,7 @@ impl Gateways {
     }
 
     /// Loads the registered gateway processes. Returns the newest revision, which is read before them.
-    pub(crate) async fn load_processes(&self, store: &Store) -> Result<Revision, StoreError> {
+    pub(crate) async fn load_processes(&self, store: &Store) -> Result<Revision> {
         let newest = store.newest_revision().await?;
         if store.has_gone_back() {
             self.went_back();

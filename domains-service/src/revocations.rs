@@ -105,9 +105,6 @@ pub(crate) async fn keep(app: Arc<App>, shutdown: Shutdown) {
             );
         }
         failing = kept.is_err();
-        tokio::select! {
-            () = shutdown.begun() => return,
-            () = tokio::time::sleep(CHECK_INTERVAL) => {}
-        }
+        shutdown.pause(CHECK_INTERVAL).await;
     }
 }

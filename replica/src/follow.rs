@@ -135,10 +135,7 @@ impl Follower {
             let goes_on = self.replica.revision() > before || (self.replica.accepts() && !accepted);
             pause = if goes_on { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
             let jitter = pause / 3 * u32::try_from(self.clock.now().0.rem_euclid(100)).unwrap_or(0) / 100;
-            tokio::select! {
-                () = shutdown.begun() => return,
-                () = tokio::time::sleep(pause + jitter) => {}
-            }
+            shutdown.pause(pause + jitter).await;
         }
     }
 

@@ -77,10 +77,7 @@ pub async fn watch(database: Database, metrics: StoreMetrics, shutdown: Shutdown
             _ => {}
         }
         was_up = up;
-        tokio::select! {
-            () = shutdown.begun() => return,
-            () = tokio::time::sleep(INTERVAL) => {}
-        }
+        shutdown.pause(INTERVAL).await;
     }
 }
 

@@ -16,7 +16,7 @@ use http::{Extensions, HeaderMap, header};
 
 use crate::actor::{Actor, Origin};
 use crate::app::App;
-use crate::error::{ApiError, Code};
+use crate::error::{ApiError, ApiResult, Code};
 use crate::store::credentials::Kind;
 use crate::text::hexadecimal;
 
@@ -56,7 +56,7 @@ pub(super) async fn require_key(State(app): State<Arc<App>>, mut request: Reques
 }
 
 /// The key in `Authorization`, which must occur once.
-fn presented(headers: &HeaderMap) -> Result<PresentedKey, ApiError> {
+fn presented(headers: &HeaderMap) -> ApiResult<PresentedKey> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let Some(value) = values.next() else {
         return Err(refused(Code::MissingApiKey, "Send your API key: Authorization: Bearer <API_KEY>."));
@@ -68,10 +68,10 @@ fn presented(headers: &HeaderMap) -> Result<PresentedKey, ApiError> {
 /// The holder of the key, from our own table.
 async fn holder(
     app: &App,
-    presented: Result<PresentedKey, ApiError>,
+    presented: ApiResult<PresentedKey>,
     identity: &Identity,
     origin: Origin,
-) -> Result<Actor, ApiError> {
+) -> ApiResult<Actor> {
     let presented = presented?;
     let found = app.core.store.key_by_digest(presented.digest()).await?;
     let valid = found.filter(|key| key.is_valid() && key.environment == app.core.settings.environment);

@@ -1,6 +1,6 @@
 //! The usage of a project's keys, and the limits of all plans.
 
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use axum::routing::on;
 use chassis::openapi::{Method, Success};
 use contract::plan::Plan;
@@ -10,7 +10,7 @@ use contract::time::UnixSeconds;
 use super::Operation;
 use super::extract::Authorised;
 use super::types::{PlanGrant, USAGE_DAYS, Usage, UsageOfDay};
-use crate::error::ApiError;
+use crate::error::ApiResult;
 use crate::text::rfc3339_seconds;
 
 const DAY_SECONDS: i64 = 86_400;
@@ -28,7 +28,7 @@ const SHOW: Operation = Operation {
 };
 
 /// `GET …/usage`.
-pub(super) async fn show(Authorised { app, project, .. }: Authorised) -> Result<Response, ApiError> {
+pub(super) async fn show(Authorised { app, project, .. }: Authorised) -> ApiResult {
     let now = app.core.clock.now_seconds().0;
     let first = now.div_euclid(DAY_SECONDS) - USAGE_DAYS + 1;
     let days = app.core.store.usage(&project, first).await?.into_iter().map(|usage| UsageOfDay {

@@ -8,7 +8,7 @@
 
 use chassis::sql::{Found, Kind, query_as, query_scalar};
 
-use super::{StoreError, Write};
+use super::{Result, Write};
 
 /// Above the number of every event.
 const EVENTS_MAX: i64 = 1 << 53;
@@ -86,7 +86,7 @@ fn newest(write: &Write) -> i64 {
 }
 
 /// Replaces damaged numbers, and logs the rows.
-pub(crate) async fn put_right(write: &mut Write) -> Result<(), StoreError> {
+pub(crate) async fn put_right(write: &mut Write) -> Result<()> {
     let may_have_text = write.connection().kind() == Kind::Sqlite;
     let waiting: i64 = query_scalar(WAITS_FOR_EVER).bind(newest(write)).fetch_one(write.connection()).await?;
     if waiting > 0 {

@@ -19,11 +19,11 @@ async fn with_deliveries(store: &Store) {
     let text = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1)
          INSERT INTO webhook_deliveries (endpoint, message, kind, body, state, attempts, due_at, created_at)
          SELECT 'backlog', 'msg', 'domain.created', '{}', 'waiting', 0, $2 - 10, 1 FROM n";
-    query(text).bind(BACKLOG).bind(NOW.0).execute(store.writer()).await.unwrap();
+    query(text).bind((BACKLOG, NOW.0)).execute(store.writer()).await.unwrap();
     for (endpoint, due) in [("usual", NOW.0 + 1), ("later", NOW.0 + 1), ("usual", NOW.0), ("usual", NOW.0 - 1)] {
         let text = "INSERT INTO webhook_deliveries (endpoint, message, kind, body, state, attempts, due_at, created_at)
              VALUES ($1, 'msg', 'domain.created', '{}', 'waiting', 0, $2, 1)";
-        query(text).bind(endpoint).bind(due).execute(store.writer()).await.unwrap();
+        query(text).bind((endpoint, due)).execute(store.writer()).await.unwrap();
     }
     query("ANALYZE").execute(store.writer()).await.unwrap();
 }
