@@ -67,7 +67,7 @@ async fn a_new_user_attaches_a_domain_without_reading_a_manual() {
     browser.reads("Traffic stops at once").await;
     person.inspect("domain-remove").await;
     browser.click("button.danger").await;
-    browser.reads("Traffic stopped on the one gateway there is").await;
+    browser.reads("Traffic stopped on the only gateway").await;
     person.browser.complaints().await;
     assert!(visit().await.is_err(), "the TLS handshake for the name fails");
     browser.click("main a.button").await;

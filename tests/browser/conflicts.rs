@@ -41,7 +41,7 @@ async fn each_conflict_names_who_must_act_the_found_records_and_the_fix() {
         add(&person, name).await;
         browser.reads("Needs you").await;
         browser.reads(&format!("You must act · {code}")).await;
-        for words in ["What stands in the way", observed, "What to do"] {
+        for words in ["Problems", observed, "What to do"] {
             browser.reads(words).await;
         }
     }
@@ -220,7 +220,7 @@ async fn nameservers_that_disagree_are_shown_one_by_one_until_all_are_right() {
     for (row, words) in rows.as_array().unwrap().iter().zip([
         ["ns1.spreading.test", "Right"],
         ["ns2.spreading.test", "CNAME points elsewhere"],
-        ["ns3.spreading.test", "Nothing there yet"],
+        ["ns3.spreading.test", "No record yet"],
     ]) {
         assert!(words.iter().all(|word| row.as_str().unwrap().contains(word)), "{words:?}: {rows:#?}");
     }

@@ -107,7 +107,7 @@ async fn an_operator_opens_a_link_and_sees_the_whole_platform() {
     browser.reads("signs you in as an operator").await;
     person.inspect("enter").await;
     browser.click("form[action='/enter'] button").await;
-    browser.reads("No key is refused for not backing off.").await;
+    browser.reads("No banned keys.").await;
 
     // A banned key; the command on the page lifts the ban.
     let keys = person.platform.json(&["key", "list", "demo-pro"]);
@@ -122,16 +122,16 @@ async fn an_operator_opens_a_link_and_sees_the_whole_platform() {
             })
             .await;
     };
-    on_page("/operator", "imposed by an operator").await;
+    on_page("/operator", "banned by an operator").await;
     person.inspect("operator").await;
     let command = browser.run("return document.querySelector('.command [data-copy]').dataset.copy").await;
     assert_eq!(command, format!("tollhouse ban lift {id}"));
     browser.click("a.name[href='/projects/demo-pro/keys']").await;
-    browser.reads("The operator of the platform has it refused for a while.").await;
+    browser.reads("Banned for a while by the operator of the platform.").await;
     person.inspect("key-banned").await;
     let words: Vec<&str> = command.as_str().unwrap().split(' ').skip(1).collect();
     assert!(person.platform.command(&words).status.success());
-    on_page("/operator", "No key is refused for not backing off.").await;
+    on_page("/operator", "No banned keys.").await;
 
     browser.click("a[href='/operator/projects']").await;
     browser.reads("demo-business").await;

@@ -23,7 +23,7 @@ words! {
     KEY_LABEL = "API key";
     NOT_A_KEY = "This is not a key: it is incomplete or mistyped. Copy it again, from th_ to its last character.";
     UNKNOWN_KEY = "This key is not valid here: it is revoked, expired, or belongs to another platform.";
-    KEY_WITHOUT_USE = "This key may neither see domains nor make keys. Use one with the scope domains:read, domains:write or keys:write.";
+    KEY_WITHOUT_USE = "This key can neither show domains nor create keys. Use one with the scope domains:read, domains:write or keys:write.";
     ENTER = "Sign in as operator";
     LINK_SPENT = "This link is used up or older than five minutes. Make a new one: tollhouse dashboard-link";
 
@@ -131,12 +131,12 @@ pub(crate) const fn fault_title(status: u16) -> &'static str {
 pub(crate) fn notice(query: &str) -> Option<&'static str> {
     match query {
         "verified" => Some("Checked just now."),
-        "made" => Some("It was shown once. If it was not copied, make another and take the old one away."),
+        "made" => Some("The key was shown once. If you did not copy it, create a new key and revoke that one."),
         "verifying" => Some("The check is taking longer than usual. Its result appears here."),
         "saved" => Some("Saved. Every gateway applies it within a second."),
         "revoked" => Some("The key is revoked."),
         "removed" => Some("The webhook is removed."),
-        "tested" => Some("A test message is on its way. What becomes of it is listed below."),
+        "tested" => Some("Sending a test message. Its result appears below."),
         "repeated" => Some("It is being sent again."),
         _ => None,
     }

@@ -84,7 +84,7 @@ pub(crate) fn verdict(verdict: &str) -> (&'static str, &'static str) {
     match verdict {
         "ok" => ("Right", "good"),
         "ok_apex_cname" => ("Right, but a CNAME at an apex", "good"),
-        "missing" => ("Nothing there yet", "wait"),
+        "missing" => ("No record yet", "wait"),
         "wildcard" => ("Only a wildcard so far", "wait"),
         "cname_mismatch" => ("CNAME points elsewhere", "bad"),
         "cname_chained" => ("CNAME through another name", "bad"),
