@@ -62,7 +62,7 @@ impl NewCredential {
     /// Its lifetime in days; `None` for gateways and services, whose credentials do not expire.
     fn days(&self) -> ApiResult<Option<u32>> {
         if !is_node_name(&self.name) {
-            let message = format!("Call it 1 to {NODE_NAME_BYTES_MAX} characters of a-z, 0-9, - and full stops.");
+            let message = format!("Use 1 to {NODE_NAME_BYTES_MAX} characters of a-z, 0-9, - and full stops.");
             return Code::InvalidBody.fail(message);
         }
         match (self.kind, self.days) {
@@ -70,7 +70,7 @@ impl NewCredential {
             (Kind::Gateway | Kind::Service, None) => Ok(None),
             _ => {
                 let message =
-                    format!("An operator's token is good for 1 to {DAYS_MAX} days; other credentials have no end.");
+                    format!("An operator's token is valid for 1 to {DAYS_MAX} days; other credentials never expire.");
                 Code::InvalidBody.fail(message)
             }
         }

@@ -68,7 +68,7 @@ const LIST: Operation = Operation {
 
 const SHOW: Operation = Operation {
     summary: "Show a domain",
-    description: "Where it stands, and what its owner has to do.",
+    description: "Its state, and what its owner must do.",
     answers: &[Success::new(200, "The domain.", schema::of::<types::Domain>).with(&["ETag"])],
     ..reading("showDomain", "/v1/projects/{project}/domains/{domain}", |get| on(get, show))
 };
@@ -115,7 +115,7 @@ async fn turns(app: &App, project: &ProjectRecord) -> HashMap<String, QueuePlace
     app.issuing.authorities.places(&project.id.uid).await.unwrap_or_else(|error| {
         tracing::warn!(
             project.id = %project.id, %error,
-            "cannot read the queue of orders; showing domains without their places"
+            "cannot read the queue of orders; showing domains without their queue positions"
         );
         HashMap::new()
     })

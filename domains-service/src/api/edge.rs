@@ -264,7 +264,7 @@ pub(super) async fn take_keys(
 }
 
 fn too_many_reports() -> ApiError {
-    let message = "As many reports with this credential wait as can be written. Retry shortly.";
+    let message = "The maximum of waiting reports with this credential is reached. Retry shortly.";
     Code::StorageUnavailable.refuse(message).with_header(header::RETRY_AFTER, "1").into()
 }
 

@@ -104,7 +104,7 @@ pub(super) fn name_text(field: &str, text: &str, characters_max: usize) -> ApiRe
         Some(letter) => {
             let number = u32::from(letter);
             let message = format!(
-                "{field} holds U+{number:04X}; leave out control characters and those that change the direction of text."
+                "{field} contains U+{number:04X}: control characters and those that change the direction of text are not allowed."
             );
             Code::InvalidBody.fail(message)
         }

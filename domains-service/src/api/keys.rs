@@ -47,7 +47,7 @@ const LIST: Operation = Operation {
 const CREATE: Operation = Operation {
     tag: "keys",
     summary: "Create a key",
-    description: "The key is in this answer and in no other.",
+    description: "The key is shown only in this answer.",
     scope: Some(Scope::KeysWrite),
     body: Some((schema::of::<NewKey>, Presence::Required)),
     answers: &[Success::new(201, "The key.", schema::of::<CreatedKey>)],
@@ -58,7 +58,7 @@ const CREATE: Operation = Operation {
 const ROTATE: Operation = Operation {
     tag: "keys",
     summary: "Rotate a key",
-    description: "A new key like the old one, which goes on working for a while.",
+    description: "A new key like the old one, which stays valid for a while.",
     scope: Some(Scope::KeysWrite),
     body: Some((schema::of::<KeyRotation>, Presence::Optional)),
     answers: &[Success::new(201, "The new key; `rotated` is the old one.", schema::of::<CreatedKey>)],
@@ -71,7 +71,7 @@ const ROTATE: Operation = Operation {
 const REVOKE: Operation = Operation {
     tag: "keys",
     summary: "Revoke a key",
-    description: "It is refused from now on. Revoking it again changes nothing and answers the same way. A key revokes those \
+    description: "Gateways refuse it from now on. Revoking it again changes nothing and answers the same way. A key revokes those \
                   alone that may do nothing more than itself.",
     scope: Some(Scope::KeysWrite),
     answers: &[

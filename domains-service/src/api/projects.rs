@@ -40,7 +40,7 @@ pub(super) const OPERATIONS: &[Operation] = &[SHOW, EVENTS, ACME_ACCOUNT];
 const SHOW: Operation = Operation {
     tag: "projects",
     summary: "Show a project",
-    description: "Any key of the project may ask.",
+    description: "Any key of the project may call this.",
     answers: &[Success::new(200, "The project.", schema::of::<types::Project>)],
     ..Operation::internal("showProject", Method::Get, PROJECT, |get| on(get, show))
 };

@@ -41,7 +41,7 @@ pub(super) async fn take_order_events(
     body: Bytes,
 ) -> ApiResult {
     if service.name != ORDERS_SERVICE {
-        return Code::InsufficientScope.fail(format!("Events of orders come from {ORDERS_SERVICE}."));
+        return Code::InsufficientScope.fail(format!("Only {ORDERS_SERVICE} may send events of orders."));
     }
     let events: OrderEvents = serde_json::from_slice(&body)
         .map_err(|error| Code::InvalidBody.refuse(format!("The body is not a list of events: {error}.")))?;

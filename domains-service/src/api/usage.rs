@@ -21,8 +21,8 @@ pub(super) const OPERATIONS: &[Operation] = &[SHOW];
 const SHOW: Operation = Operation {
     tag: "projects",
     summary: "Show usage",
-    description: "Requests of the last 30 days, and what each plan grants. Any key of the project may ask. Figures are what \
-                  gateways report every other second; the limits are counted elsewhere, exactly.",
+    description: "Requests of the last 30 days, and the limits of each plan. Any key of the project may call this. Gateways report \
+                  the figures every two seconds; quotas are counted separately and exactly.",
     answers: &[Success::new(200, "The usage.", schema::of::<Usage>)],
     ..Operation::internal("showUsage", Method::Get, "/v1/projects/{project}/usage", |get| on(get, show))
 };

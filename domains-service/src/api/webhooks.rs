@@ -45,7 +45,7 @@ const LIST: Operation = Operation {
 
 const CREATE: Operation = Operation {
     summary: "Create a webhook",
-    description: "Messages follow Standard Webhooks. The secret is in this answer and in no other.",
+    description: "Messages follow Standard Webhooks. The secret is shown only in this answer.",
     body: Some((schema::of::<NewWebhook>, Presence::Required)),
     answers: &[Success::new(201, "The webhook and its secret.", schema::of::<CreatedWebhook>)],
     errors: &[Code::InvalidBody, Code::InvalidWebhookUrl, Code::WebhookLimitReached],
@@ -70,7 +70,7 @@ const CHANGE: Operation = Operation {
 
 const REMOVE: Operation = Operation {
     summary: "Remove a webhook",
-    description: "Nothing is sent to it any more.",
+    description: "Events are no longer sent to it.",
     answers: &[Success::empty(204, "It is gone, with everything that waited for it.")],
     ..writing("removeWebhook", Method::Delete, SHOW.path, |delete| on(delete, remove))
 };
@@ -229,7 +229,7 @@ fn parse_events(entries: Vec<String>) -> ApiResult<Wanted> {
         let message = match unknown {
             Some(entry) => {
                 format!(
-                    "events: {entry:?} is no event; there are {}, and prefixes such as domain.* or order.*.",
+                    "events: {entry:?} is not an event; there are {}, and prefixes such as domain.* or order.*.",
                     EVENTS.join(", ")
                 )
             }

@@ -28,7 +28,7 @@ pub(in crate::api) const OPERATIONS: &[Operation] = &[ADD, CHECK];
 
 const ADD: Operation = Operation {
     summary: "Add a domain",
-    description: "Verification and the certificate follow by themselves once the `records` exist.",
+    description: "Verification and the certificate follow automatically once the `records` exist.",
     body: Some((schema::of::<NewDomain>, Presence::Required)),
     answers: &[
         Success::new(201, "The domain was added. Create the `records`.", schema::of::<types::Domain>).with(&["ETag"]),
@@ -55,7 +55,7 @@ const ADD: Operation = Operation {
 
 const CHECK: Operation = Operation {
     summary: "Check a name",
-    description: "What adding it would mean, without adding it.",
+    description: "Checks a name without adding it.",
     parameters: &[Parameter {
         required: true,
         ..Parameter::query("name", "The name that might be added.", || json!({ "type": "string", "minLength": 1 }))
@@ -147,7 +147,7 @@ fn unattachable(error: NameError) -> ApiError {
         NameError::PublicSuffix => Code::PublicSuffix
             .refuse("The name is a public suffix. Attach your own name below it, such as shop.co.uk below co.uk."),
         NameError::Platform => Code::PlatformDomain
-            .refuse("The name lies in the platform's own zone; a project is served at its own name there already."),
+            .refuse("The name is in the platform's own zone; a project is served at its own name there already."),
     };
     refusal.into()
 }

@@ -27,7 +27,7 @@ pub(in crate::api) const OPERATIONS: &[Operation] = &[CHANGE, REMOVE];
 
 const CHANGE: Operation = Operation {
     summary: "Change a domain",
-    description: "Makes it the primary one, or redirects it.",
+    description: "Sets the primary domain, or a redirect.",
     parameters: &[IF_MATCH],
     body: Some((schema::of::<DomainChange>, Presence::Required)),
     answers: &[
@@ -54,24 +54,20 @@ const CHANGE: Operation = Operation {
 
 const REMOVE: Operation = Operation {
     summary: "Remove a domain",
-    description: "Traffic stops at once, on every gateway that is connected. Asked again while others are waited for, it answers \
-                  the same way.",
+    description: "Traffic stops at once, on every gateway that is connected. While some have not \
+                  confirmed it, a repeated request gets the same answer.",
     parameters: &[
         IF_MATCH,
         Parameter::query(
             "with_redirects",
-            "Whether domains that redirect to it are removed too; otherwise they are in the way.",
+            "Whether domains that redirect to it are removed too; otherwise they prevent the removal.",
             || json!({ "type": "boolean", "default": false }),
         ),
     ],
     answers: &[
         Success::empty(204, "No gateway serves it any more.").with(&["X-Edge-Ack"]),
-        Success::new(
-            202,
-            "It is removed; the gateways listed have not said yet that they know.",
-            schema::of::<Removal>,
-        )
-        .with(&["X-Edge-Ack"]),
+        Success::new(202, "Removed; the gateways listed have not confirmed it.", schema::of::<Removal>)
+            .with(&["X-Edge-Ack"]),
     ],
     errors: &[Code::InvalidQuery, Code::DomainNotFound, Code::PrimaryInUse, Code::StaleRevision],
     ..writing("removeDomain", Method::Delete, SHOW.path, |delete| on(delete, remove))
@@ -81,7 +77,7 @@ const IF_MATCH: Parameter = Parameter {
     name: "If-Match",
     place: "header",
     required: false,
-    description: "`ETag` of what you have seen; a domain that has changed since is left alone.",
+    description: "`ETag` of the domain as read; a later version is not changed.",
     schema: || json!({ "type": "string" }),
 };
 

@@ -84,7 +84,7 @@ async fn check_now(app: &App, domain: &Domain) -> Result<()> {
 pub(super) fn throttle(app: &App, asking: Asking, project: &ProjectRef, name: &str) -> Result<(), Refusal> {
     app.api.throttles.admit(asking, project, name).map_err(|wait| {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        let message = format!("A domain is checked once in ten seconds. Ask again in {seconds} s.");
+        let message = format!("A domain is checked once in ten seconds. Retry in {seconds} s.");
         Code::VerifyThrottled.refuse(message).with_header(header::RETRY_AFTER, &seconds.max(1).to_string())
     })
 }

@@ -21,7 +21,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[TEST, LIST, REPEAT];
 
 const LIST: Operation = Operation {
     summary: "List deliveries",
-    description: "What was sent, and what became of it.",
+    description: "Sent messages and their results.",
     parameters: &[
         Parameter::query(
             "state",
@@ -39,7 +39,7 @@ const LIST: Operation = Operation {
 const REPEAT: Operation = Operation {
     summary: "Repeat a delivery",
     description: "Sends the message again, under the same id.",
-    answers: &[Success::new(202, "It is tried as if for the first time.", schema::of::<types::Delivery>)],
+    answers: &[Success::new(202, "It has the full number of attempts again.", schema::of::<types::Delivery>)],
     errors: &[Code::WebhookNotFound, Code::DeliveryNotFound, Code::WebhookDisabled],
     ..writing(
         "repeatWebhookDelivery",

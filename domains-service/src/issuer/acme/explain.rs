@@ -50,7 +50,7 @@ fn away(message: String) -> IssueError {
 
 /// The meaning of a problem document.
 pub(super) fn explain_problem(problem: &Problem, until: Option<UnixSeconds>) -> IssueError {
-    let mut message = problem.detail.clone().unwrap_or_else(|| "it gives no reason".to_owned());
+    let mut message = problem.detail.clone().unwrap_or_else(|| "without a reason".to_owned());
     for part in &problem.subproblems {
         if let Some(detail) = &part.detail {
             message.push_str("; ");

@@ -59,7 +59,7 @@ impl AcmeAuthority {
         let now = self.records.clock.now_seconds();
         let meaning = match reason {
             Some(problem) => explain_failed_proof(&problem, &request.edge, now),
-            None => IssueError::Unavailable("the proof failed, and it gives no reason".to_owned()),
+            None => IssueError::Unavailable("the proof failed, and without a reason".to_owned()),
         };
         if matches!(meaning, IssueError::Unreachable(_) | IssueError::EdgeUnreachable { .. }) {
             let failure = self.settings.limits.of_failure(&self.settings.name, request.hostname.as_str());

@@ -122,8 +122,7 @@ async fn a_domain_is_added_watched_verified_and_live() {
     let path = format!("{DOMAINS}/{SHOP}");
     let page = browser.get(&path).await;
     is_sound(&page, &path);
-    for words in
-        ["Waiting for DNS", "You must act · DNS_NO_RECORD", "3600", "192.31.196.1", "No record yet", "Verify"]
+    for words in ["Waiting for DNS", "You must act · DNS_NO_RECORD", "3600", "192.31.196.1", "No record yet", "Verify"]
     {
         page.says(words);
     }
