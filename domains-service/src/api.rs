@@ -247,7 +247,7 @@ async fn limit_changes(State(app): State<Arc<App>>, request: Request, next: Next
         Ok(()) => next.run(request).await,
         Err(wait) => {
             let seconds = wait.as_millis().div_ceil(1_000).max(1);
-            let message = format!("Changes come too often. Ask again in {seconds} s; reading is not counted.");
+            let message = format!("Too many changes. Retry in {seconds} s; reading is not counted.");
             let refusal = Code::TooManyChanges.refuse(message);
             refusal.with_header(http::header::RETRY_AFTER, &seconds.to_string()).into_response()
         }

@@ -99,7 +99,7 @@ fn redirect(to: &str, status: Option<i64>, columns: &mut Columns) -> Option<Redi
         name => RedirectTarget::Name(columns.word("redirect_to", name)?),
     };
     let Ok(code) = status.map(u16::try_from).transpose() else {
-        columns.bad("redirect_status", "it is no status");
+        columns.bad("redirect_status", "invalid status");
         return None;
     };
     Some(RedirectRule { to, status: code.and_then(RedirectStatus::from_code) })

@@ -111,7 +111,7 @@ pub(crate) async fn put_right(write: &mut Write) -> Result<()> {
                 row,
                 of,
                 number,
-                "repaired a database column that held no number or an unknown revision; the row is due or waited for again"
+                "repaired a damaged number in a database column; the row is due, or awaited, again"
             );
         }
     }

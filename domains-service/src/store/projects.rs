@@ -133,7 +133,7 @@ impl Stored for Row {
         });
         let proof_key = ProofKey::read(&self.proof_key);
         if proof_key.is_none() {
-            columns.bad("proof_key", "it is no key");
+            columns.bad("proof_key", "invalid key");
         }
         // The contract names every upstream; any value will do for a record that is not used.
         let upstream = columns.word("upstream", &self.upstream).or_else(|| "orders".parse().ok());

@@ -121,7 +121,7 @@ impl AcmeRecords {
         let revision = write.commit().await?;
         let learnt = self.nodes.acknowledged(revision, LEARNING_TIME_MAX).await;
         if !learnt.lagging.is_empty() {
-            tracing::warn!(domain = %hostname, gateways = learnt.lagging.join(", "), "gateways lack the challenge");
+            tracing::warn!(domain = %hostname, gateways = learnt.lagging.join(", "), "these gateways have not received the challenge; the order may fail");
         }
         Ok(())
     }
