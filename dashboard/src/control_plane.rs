@@ -28,8 +28,8 @@ pub trait ControlPlane: Send + Sync {
     /// gateway's key was withdrawn after the identity was verified.
     fn origin(&self, extensions: &Extensions) -> Option<Origin>;
 
-    /// Carries out an operation of the API. `place` is the parameters of its path, in order, and the query; `Value::Null` is no
-    /// body.
+    /// Carries out an operation of the API. `place` is the parameters of its path, in order, and the query;
+    /// `Value::Null` is no body.
     async fn call(
         &self,
         actor: &Actor,
@@ -44,7 +44,8 @@ pub trait ControlPlane: Send + Sync {
     /// Signs in with an operator's link, which is valid once.
     async fn follow_link(&self, link: &str, origin: Origin) -> Result<NewSession, NotSignedIn>;
 
-    /// The holder of the session with this secret, if it is valid. A request that a page sends `by_itself` does not extend it.
+    /// The holder of the session with this secret, if it is valid. A request that a page sends `by_itself` does not
+    /// extend it.
     async fn find_session(&self, secret: &str, origin: Origin, by_itself: bool) -> Result<Option<SignedIn>, Refused>;
 
     /// Ends a session; with `everywhere` all sessions of its key, or of all operators.

@@ -27,8 +27,8 @@ use chassis::shares::SharePermit;
 /// Interval of the checks for changes.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A stream ends after this number of checks, and the browser reconnects at once. So a session that ended gets no more events,
-/// and a gateway that drains does not wait for an open page.
+/// A stream ends after this number of checks, and the browser reconnects at once. So a session that ended gets no more
+/// events, and a gateway that drains does not wait for an open page.
 const CHECKS_MAX: u32 = 5;
 
 /// Delay before the browser reconnects.

@@ -1,7 +1,7 @@
 //! Shows a new key or secret once.
 //!
-//! The response to the form redirects to the page and carries the secret in a cookie, sealed and bound to the session. The page
-//! shows it and deletes the cookie. So reloading the page creates nothing, and the server keeps no secret.
+//! The response to the form redirects to the page and carries the secret in a cookie, sealed and bound to the session.
+//! The page shows it and deletes the cookie. So reloading the page creates nothing, and the server keeps no secret.
 
 use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
 use http::{HeaderMap, HeaderValue, header};

@@ -101,8 +101,8 @@ impl Actor {
         &self.name
     }
 
-    /// Whose changes are counted together: a key's, wherever it is used, and those of an operator at one address; and the
-    /// one project in which a key may change anything.
+    /// Whose changes are counted together: a key's, wherever it is used, and those of an operator at one address; and
+    /// the one project in which a key may change anything.
     pub fn session(&self) -> (String, Option<&ProjectRef>) {
         match (&self.rights, self.client()) {
             (Rights::Key { .. }, _) => (self.name.clone(), self.project.as_ref()),

@@ -1,8 +1,8 @@
 //! The API of domains-service as its callers see it: who calls ([`actor`]), in which project ([`project`]), which
 //! [`Operation`], and what it takes and answers ([`types`]).
 //!
-//! Data only. Operations with their handlers and refusals are in domains-service. The dashboard and the command line call
-//! them by these names and types.
+//! Data only. Operations with their handlers and refusals are in domains-service. The dashboard and the command line
+//! call them by these names and types.
 
 mod operation;
 pub mod moment;

@@ -134,8 +134,8 @@ impl Code {
     }
 }
 
-/// A refusal for a database that does not answer, or has no space left: logged here, once. A row that cannot be read was
-/// logged where it was read.
+/// A refusal for a database that does not answer, or has no space left: logged here, once. A row that cannot be read
+/// was logged where it was read.
 pub(crate) fn storage(error: &StoreError) -> Refusal {
     if let StoreError::Unreadable { .. } = error {
         let message = "This record is damaged and cannot be changed, but it can be removed. The platform's operators are notified.";

@@ -214,8 +214,8 @@ async fn apply(
     Ok(next)
 }
 
-/// Gives the name to the domain's project, and notifies the project that loses it. Domains of the loser stop redirecting
-/// to the name in the same transaction.
+/// Gives the name to the domain's project, and notifies the project that loses it. Domains of the loser stop
+/// redirecting to the name in the same transaction.
 async fn take_over(
     metrics: &Metrics,
     write: &mut Write,

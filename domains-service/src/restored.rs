@@ -68,8 +68,8 @@ pub struct Report {
 }
 
 /// Prepares a restored database for use. `lost` is the database that it replaces, or the reason why that is unreadable.
-/// With `bring_back`, entities that were withdrawn since the backup are listed and become valid again, except credentials:
-/// a revoked one never does. Neither do those in `revocations`, the control plane's file.
+/// With `bring_back`, entities that were withdrawn since the backup are listed and become valid again, except
+/// credentials: a revoked one never does. Neither do those in `revocations`, the control plane's file.
 ///
 /// # Errors
 /// When the database is not one of ours, a service uses it, or it does not answer. It may be tried again.

@@ -1,5 +1,5 @@
-//! Keeps the file of revoked credentials and the database equal: at the start, before credentials are enrolled from files,
-//! after each revocation, and every second, for those of other replicas.
+//! Keeps the file of revoked credentials and the database equal: at the start, before credentials are enrolled from
+//! files, after each revocation, and every second, for those of other replicas.
 //!
 //! A credential of the file that the database does not have as revoked is revoked again: the database went back to an
 //! earlier state. Without a usable file the service does not start; later, the status shows what is wrong with it.

@@ -1,10 +1,10 @@
 //! Sessions of the dashboard: their start, their holders, and their end.
 //!
 //! A cookie holds 32 random bytes; the database holds their digest, the session's key, and its start. Every request
-//! looks the key up again, so that revoking a key ends its sessions. An operator has no key: the digest of an operator's
-//! session is made with the operators' secret, so that changing the secret ends them all; a session that a token led to
-//! ends with the token. A session ends after an hour without a request, and after twelve hours in any case. Signing in
-//! always opens a new one.
+//! looks the key up again, so that revoking a key ends its sessions. An operator has no key: the digest of an
+//! operator's session is made with the operators' secret, so that changing the secret ends them all; a session that a
+//! token led to ends with the token. A session ends after an hour without a request, and after twelve hours in any
+//! case. Signing in always opens a new one.
 
 use aws_lc_rs::{digest, hmac};
 use base64::Engine as _;

@@ -133,8 +133,8 @@ impl Overload {
         refused
     }
 
-    /// Reserves memory for another request to a project with this plan, or to the platform's own hosts, that `payer` pays
-    /// for; `None` if recent requests may need all that is left for it, which is counted.
+    /// Reserves memory for another request to a project with this plan, or to the platform's own hosts, that `payer`
+    /// pays for; `None` if recent requests may need all that is left for it, which is counted.
     pub(crate) fn reserve(&self, plan: Option<Plan>, payer: Option<&ProjectUid>) -> Option<Reservation> {
         let reserved = self.budget.reserve(plan, payer);
         if reserved.is_none() {

@@ -37,13 +37,13 @@ pub const LEARNING_MILLIS: i64 = 250;
 pub struct NodeId {
     /// The identity of the gateway's data directory.
     pub place: u64,
-    /// Statements of one generation replace each other. A new generation does not know what its predecessor spent: that stays
-    /// charged, and the new generation's figures are added.
+    /// Statements of one generation replace each other. A new generation does not know what its predecessor spent: that
+    /// stays charged, and the new generation's figures are added.
     pub generation: Generation,
 }
 
-/// One stay of a bucket in the memory of one process. Later generations of a place compare greater; a place has one at a
-/// time.
+/// One stay of a bucket in the memory of one process. Later generations of a place compare greater; a place has one at
+/// a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Generation {
     /// How many gateways were started with the place's data directory, including this one.

@@ -152,8 +152,8 @@ impl Quota {
         }))
     }
 
-    /// Takes back the unit of a request that never reached an upstream through our own fault. `allowances` is the result
-    /// of [`Quota::charge`] for it.
+    /// Takes back the unit of a request that never reached an upstream through our own fault. `allowances` is the
+    /// result of [`Quota::charge`] for it.
     pub fn refund(&self, project: &ProjectUid, allowances: &Allowances) {
         if let Some(cached) = self.0.cache.find(project) {
             cached.lock().bucket.refund(self.0.clock.monotonic(), allowances);
@@ -216,8 +216,8 @@ impl Quota {
         all.take(UNCLAIMED_MAX).collect()
     }
 
-    /// Takes the control plane's count of the nodes that share the limits, and this node's place among them. Without the
-    /// store, a larger count than the store's is used at once. A store in this process is shared with none of them.
+    /// Takes the control plane's count of the nodes that share the limits, and this node's place among them. Without
+    /// the store, a larger count than the store's is used at once. A store in this process is shared with none of them.
     pub fn announce_fleet(&self, fleet: Fleet) {
         if self.0.store.has_own_clock() {
             self.0.fleet.lock().announce(fleet, self.0.clock.monotonic());

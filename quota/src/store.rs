@@ -141,8 +141,8 @@ pub trait Store: Send + Sync {
         Ok(())
     }
 
-    /// A part of the stored bans and lifts, and the cursor of the next part. The cursor 0 begins, and ends after the last
-    /// part. A notification may come twice, and one that is stored meanwhile not at all.
+    /// A part of the stored bans and lifts, and the cursor of the next part. The cursor 0 begins, and ends after the
+    /// last part. A notification may come twice, and one that is stored meanwhile not at all.
     async fn stored_notifications(&self, _cursor: u64) -> Result<(Vec<StoredNotification>, u64), StoreOutage> {
         Ok((Vec::new(), 0))
     }

@@ -1,5 +1,5 @@
-//! An operation that the dashboard or the command line calls is there to be used: a form has its route, a route its form,
-//! and what pages change a command changes as well.
+//! An operation that the dashboard or the command line calls is there to be used: a form has its route, a route its
+//! form, and what pages change a command changes as well.
 
 use std::collections::BTreeSet;
 

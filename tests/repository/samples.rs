@@ -2,8 +2,8 @@
 //!
 //! A value in a sample is the default. Where a platform needs another value, the comment of the line names the default
 //! ("Default: …"), or says "Required" or "Default: none" if there is none. A default of a member of a table or list in
-//! the line is written "`name`, by default VALUE". The comment of a number or a time contains its range. The comment of a
-//! line is the block above it and the text behind it.
+//! the line is written "`name`, by default VALUE". The comment of a number or a time contains its range. The comment of
+//! a line is the block above it and the text behind it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

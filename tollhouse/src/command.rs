@@ -1,5 +1,5 @@
-//! The command line: its commands, one file per noun with its arguments and help. Each sends requests to the running platform
-//! and prints the responses.
+//! The command line: its commands, one file per noun with its arguments and help. Each sends requests to the running
+//! platform and prints the responses.
 
 mod backup;
 mod ban;

@@ -107,8 +107,8 @@ pub async fn dial(
     encrypt(transport, endpoint, stream, http2, until).await
 }
 
-/// Connects to one of the addresses of an upstream, first to this one; then as [`dial`] does. Returns the address too if
-/// it is another one. `now` is the monotonic time.
+/// Connects to one of the addresses of an upstream, first to this one; then as [`dial`] does. Returns the address too
+/// if it is another one. `now` is the monotonic time.
 pub async fn dial_any(
     upstream: &Upstream,
     first: &Arc<Endpoint>,

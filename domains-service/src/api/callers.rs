@@ -1,8 +1,8 @@
-//! Authentication: on the public listener of the gateway that forwarded a request and of the holder of the key that the client
-//! presented, on the internal listener of the holder of a credential.
+//! Authentication: on the public listener of the gateway that forwarded a request and of the holder of the key that the
+//! client presented, on the internal listener of the holder of a credential.
 //!
-//! A gateway's signed identity proves only that a request came through that gateway. The project of a key, its scopes and
-//! its end are read from our own table. So a stolen gateway can act only as keys that pass through it.
+//! A gateway's signed identity proves only that a request came through that gateway. The project of a key, its scopes
+//! and its end are read from our own table. So a stolen gateway can act only as keys that pass through it.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ use crate::text::hexadecimal;
 /// The form in which a key is sent: RFC 6750.
 const CHALLENGE: &str = r#"Bearer realm="tollhouse""#;
 
-/// Identifies the gateway that signed a request's identity: requests get their [`Origin`]. A signing key withdrawn after the
-/// identity was verified is refused.
+/// Identifies the gateway that signed a request's identity: requests get their [`Origin`]. A signing key withdrawn
+/// after the identity was verified is refused.
 pub(super) async fn came_through(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let Some(origin) = origin(&app, request.extensions()) else { return identity_required().into_response() };
     request.extensions_mut().insert(origin);
@@ -102,8 +102,8 @@ fn refused(code: Code, message: &str) -> ApiError {
     code.refuse(message).with_header(header::WWW_AUTHENTICATE, CHALLENGE).into()
 }
 
-/// Accepts requests with a valid credential of this kind. They carry the [`Credential`], and operators' the [`Actor`] that
-/// the audit log names. The time of its use is recorded later, so the answer does not wait for the disk.
+/// Accepts requests with a valid credential of this kind. They carry the [`Credential`], and operators' the [`Actor`]
+/// that the audit log names. The time of its use is recorded later, so the answer does not wait for the disk.
 ///
 /// [`Credential`]: crate::store::credentials::Credential
 pub(super) async fn require_credential(

@@ -77,7 +77,8 @@ impl NewCredential {
     }
 }
 
-/// `POST /internal/credentials`: the response has the new credential, in the form of a file and of a header. It is shown nowhere else.
+/// `POST /internal/credentials`: the response has the new credential, in the form of a file and of a header. It is
+/// shown nowhere else.
 pub(super) async fn create(
     State(app): State<Arc<App>>,
     Extension(maker): Extension<Credential>,
@@ -137,11 +138,13 @@ fn view(recorded: &Recorded) -> serde_json::Value {
     })
 }
 
-/// `DELETE /internal/credentials/{kind}/{name}?made=true`: revokes a credential. Streams of a gateway are closed, identities
-/// that it signs are refused, and the other gateways have new keys for session tickets; a service is waited for no longer.
+/// `DELETE /internal/credentials/{kind}/{name}?made=true`: revokes a credential. Streams of a gateway are closed,
+/// identities that it signs are refused, and the other gateways have new keys for session tickets; a service is waited
+/// for no longer.
 ///
-/// With `made`, credentials that it created are revoked as well, and those that they created. Without, the response lists them. It names the files
-/// that revoked credentials were enrolled from: until such a file is replaced, the gateway or service that has it is refused.
+/// With `made`, credentials that it created are revoked as well, and those that they created. Without, the response
+/// lists them. It names the files that revoked credentials were enrolled from: until such a file is replaced, the
+/// gateway or service that has it is refused.
 ///
 /// It may be repeated, with the same response: nothing is lost if a response did not arrive, or was 503 because not
 /// everything had followed the revocation yet.
@@ -225,8 +228,8 @@ async fn forget_signatures(app: &App, gateways: &[&str]) -> ApiResult<()> {
     Code::StorageUnavailable.fail(message)
 }
 
-/// `GET /internal/credentials/gateway/{gateway}/changes?since=`: the changes made through a gateway, in all projects, newest
-/// first. They show an operator who revokes a stolen gateway what to undo.
+/// `GET /internal/credentials/gateway/{gateway}/changes?since=`: the changes made through a gateway, in all projects,
+/// newest first. They show an operator who revokes a stolen gateway what to undo.
 pub(super) async fn changes(State(app): State<Arc<App>>, Path([gateway]): Path<1>, params: Params) -> ApiResult {
     let since = params.value("since", jiff::Timestamp::UNIX_EPOCH, "a moment such as 2026-01-31T12:00:00Z")?;
     let before = params.number_cursor()?;
@@ -270,8 +273,8 @@ pub(super) async fn rotate(State(app): State<Arc<App>>, Extension(actor): Extens
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// `POST /internal/passes`: the operator's way into one service or one gateway, for less than a minute. The operator's own token
-/// stays here: a service or a gateway in wrong hands that was shown it could use it.
+/// `POST /internal/passes`: the operator's way into one service or one gateway, for less than a minute. The operator's
+/// own token stays here: a service or a gateway in wrong hands that was shown it could use it.
 pub(super) async fn pass(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Credential>,

@@ -122,9 +122,9 @@ fn refuse_history(app: &App, node: &str, after: Revision, newest: Revision) -> R
     Code::History.refuse(message)
 }
 
-/// `POST /internal/edge/nodes`: the revision that a gateway has applied. Refuses impossible reports: an unknown revision,
-/// one of another history, or too many processes with one credential. A revision whose mark the log no longer keeps
-/// counts as nothing applied.
+/// `POST /internal/edge/nodes`: the revision that a gateway has applied. Refuses impossible reports: an unknown
+/// revision, one of another history, or too many processes with one credential. A revision whose mark the log no longer
+/// keeps counts as nothing applied.
 pub(super) async fn report(
     State(app): State<Arc<App>>,
     Extension(permits): Extension<Arc<Permits>>,
@@ -301,7 +301,8 @@ pub(super) async fn nodes(State(app): State<Arc<App>>) -> ApiResult {
     Ok(axum::Json(GatewayProcesses { revision, nodes: nodes.collect() }).into_response())
 }
 
-/// `GET /internal/withdrawals`: withdrawals that a gateway has not confirmed, oldest first, at most [`WITHDRAWALS_SHOWN_MAX`].
+/// `GET /internal/withdrawals`: withdrawals that a gateway has not confirmed, oldest first, at most
+/// [`WITHDRAWALS_SHOWN_MAX`].
 pub(super) async fn withdrawals(State(app): State<Arc<App>>) -> ApiResult {
     let total: i64 = app.core.store.count_withdrawals().await?.iter().map(|counted| counted.count).sum();
     let found = app.core.store.withdrawals(WITHDRAWALS_SHOWN_MAX).await?;

@@ -123,7 +123,8 @@ pub(super) async fn restore(
     Ok(axum::Json(view::project(&app, &project)).into_response())
 }
 
-/// `GET /internal/removed-projects?project=NAME`: those that can be restored, all or of this name, the one removed last first.
+/// `GET /internal/removed-projects?project=NAME`: those that can be restored, all or of this name, the one removed last
+/// first.
 pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> ApiResult {
     let removed = match params.text("project") {
         Some(text) => find_removed(&mut app.core.store.reading().await?, &name(text)?).await?,

@@ -1,5 +1,5 @@
-//! For other services of the platform: accepts their events for webhooks, tells which projects exist and which to erase, and
-//! publishes the keys that they trust. Each has its own credential.
+//! For other services of the platform: accepts their events for webhooks, tells which projects exist and which to
+//! erase, and publishes the keys that they trust. Each has its own credential.
 
 use std::sync::Arc;
 
@@ -33,8 +33,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation::internal("confirmErasures", Method::Post, ERASURES_PATH, |post| on(post, erased)),
 ];
 
-/// `POST /internal/events/orders`: 204 when all events are on disk. A service may send events again, also after an error that
-/// stored some of them; each is delivered once.
+/// `POST /internal/events/orders`: 204 when all events are on disk. A service may send events again, also after an
+/// error that stored some of them; each is delivered once.
 pub(super) async fn take_order_events(
     State(app): State<Arc<App>>,
     Extension(service): Extension<Credential>,

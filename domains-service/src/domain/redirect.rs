@@ -1,8 +1,8 @@
 //! Redirects between domains of a project.
 //!
 //! A domain may redirect to the primary domain of its project or to a named one. A redirect's target never redirects,
-//! so there are no chains and no loops; and the target is served, so no redirect dangles. A redirect to a primary domain
-//! that is not served yet has no effect until it is.
+//! so there are no chains and no loops; and the target is served, so no redirect dangles. A redirect to a primary
+//! domain that is not served yet has no effect until it is.
 
 use contract::hostname::Hostname;
 use contract::site::RedirectStatus;

@@ -29,8 +29,8 @@ pub(super) async fn become_if_wanted(write: &mut Write, domain: &mut Domain) -> 
     record(write, domain).await
 }
 
-/// Gives a project without a primary domain a new one: of the served domains that do not redirect, the one that was added
-/// first. Without such a domain the next that becomes active is it.
+/// Gives a project without a primary domain a new one: of the served domains that do not redirect, the one that was
+/// added first. Without such a domain the next that becomes active is it.
 pub(super) async fn succeed(write: &mut Write, project: &ProjectRef) -> Result<()> {
     if domains::find_primary(write.connection(), project).await?.is_some() {
         return Ok(());

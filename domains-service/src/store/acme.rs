@@ -163,8 +163,8 @@ pub(crate) async fn forget_order(connection: &mut Connection, authority: &str, h
         .await
 }
 
-/// Deletes limits that are wholly free again, and abandons orders and waits of names without a domain, which a crash may
-/// leave.
+/// Deletes limits that are wholly free again, and abandons orders and waits of names without a domain, which a crash
+/// may leave.
 pub(crate) async fn tidy(connection: &mut Connection, now: UnixMillis) -> Result<()> {
     queue::tidy(connection, now).await?;
     // Only orders in progress: a domain in service keeps its last order.

@@ -113,7 +113,8 @@ impl Store {
         Ok((by_key, total))
     }
 
-    /// The bans in force with their keys' holders: at most `limit`, the one that ends last first. And how many there are.
+    /// The bans in force with their keys' holders: at most `limit`, the one that ends last first. And how many there
+    /// are.
     pub(crate) async fn bans(&self, now: UnixMillis, limit: usize) -> Result<(Vec<ListedBan>, u64)> {
         let (by_key, total) = self.bans_in_force(now).await?;
         let mut bans: Vec<Ban> = by_key.into_values().collect();

@@ -218,7 +218,8 @@ impl Store {
         Ok(all)
     }
 
-    /// Valid and expired credentials, of all kinds or of one, by kind and name. Those in the file of revoked ones are not.
+    /// Valid and expired credentials, of all kinds or of one, by kind and name. Those in the file of revoked ones are
+    /// not.
     pub(crate) async fn good_credentials(&self, kind: Option<Kind>) -> Result<Vec<Credential>> {
         let good = query_as(
             "SELECT kind, name, digest, expires_at FROM credentials WHERE kind LIKE $1 AND revoked_at IS NULL

@@ -29,7 +29,8 @@ impl<T> Leased<T> {
 }
 
 impl Leased<Domain> {
-    /// Leases a domain from `now` on; `None` while another worker has the lease, and when the domain is gone or being removed.
+    /// Leases a domain from `now` on; `None` while another worker has the lease, and when the domain is gone or being
+    /// removed.
     pub(crate) async fn claim(store: &Store, domain: &Domain, now: UnixMillis) -> Result<Option<Self>> {
         let fence = store.lease_domain(domain, now, now.plus(LEASE_MILLIS)).await?;
         Ok(fence.map(|fence| Self { record: domain.clone(), fence, must_hold: false }))

@@ -188,8 +188,8 @@ impl Store {
         }
     }
 
-    /// Begins a consistent read of everything the edge knows: the transaction, where it is, and how many entities, without
-    /// those that could not be read when they were read last.
+    /// Begins a consistent read of everything the edge knows: the transaction, where it is, and how many entities,
+    /// without those that could not be read when they were read last.
     pub(crate) async fn snapshot(&self) -> Result<(Connection, Position, u64)> {
         let mut reading = self.reading().await?;
         let mut newest = newest_row(&mut reading).await?;
@@ -205,10 +205,12 @@ impl Store {
         Ok((reading, position, entities.unsigned_abs().saturating_sub(unreadable)))
     }
 
-    /// Gives a new database's revision a row with a mark. No snapshot could be told from those of another history without.
+    /// Gives a new database's revision a row with a mark. No snapshot could be told from those of another history
+    /// without.
     ///
-    /// Where the row of the newest revision is lost or damaged, followers that have come to it cannot be told from those of
-    /// another history by any mark drawn now. They are sent a snapshot, so another revision is given out for it.
+    /// Where the row of the newest revision is lost or damaged, followers that have come to it cannot be told from
+    /// those of another history by any mark drawn now. They are sent a snapshot, so another revision is given out for
+    /// it.
     pub(super) async fn repair_newest(&self) -> Result<()> {
         let mut write = self.write().await?;
         if newest_row(write.connection()).await?.is_some() {

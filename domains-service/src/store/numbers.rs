@@ -3,8 +3,8 @@
 //! SQLite sorts text after all numbers, so a comparison never finds such a row: a delivery would never be due, and a
 //! withdrawal would never end. A process seen in the future would be waited for without end, and after the highest
 //! number of an event SQLite gives out random ones. The repaired value is a safe one: due now, or a longer wait than
-//! needed. The change that a withdrawal waits for is unknown then, and the log may have lost it: every gateway is sent a
-//! snapshot, and the withdrawal waits for that. The worker repairs due times of domains (`domains`).
+//! needed. The change that a withdrawal waits for is unknown then, and the log may have lost it: every gateway is sent
+//! a snapshot, and the withdrawal waits for that. The worker repairs due times of domains (`domains`).
 
 use chassis::sql::{Found, Kind, query_as, query_scalar};
 

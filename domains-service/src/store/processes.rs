@@ -121,8 +121,8 @@ impl Store {
         Ok(last.map(UnixMillis))
     }
 
-    /// Stores a process's report, unless its credential was revoked or another replica saw it later. A stored time more than an
-    /// hour ahead is not later: it comes from a wrong clock, or is damage.
+    /// Stores a process's report, unless its credential was revoked or another replica saw it later. A stored time more
+    /// than an hour ahead is not later: it comes from a wrong clock, or is damage.
     pub(crate) async fn record_process(&self, process: &Process) -> Result<()> {
         let (gateway, name) = parts(&process.report.node);
         query(

@@ -224,8 +224,8 @@ impl Store {
         Ok(have_room)
     }
 
-    /// The queues of one kind at an authority with names to make due, and when the limit of each is free; those that have
-    /// room first come first.
+    /// The queues of one kind at an authority with names to make due, and when the limit of each is free; those that
+    /// have room first come first.
     pub(crate) async fn queues(
         &self,
         authority: &str,

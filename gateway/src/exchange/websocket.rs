@@ -1,9 +1,9 @@
 //! WebSockets: the handshake over HTTP/2 (RFC 8441), and the end of a WebSocket when the gateway stops.
 //!
-//! Over HTTP/1.1 a handshake is a GET with `Upgrade: websocket`; client and upstream check each other's key. Over HTTP/2
-//! it is a CONNECT with `:protocol`, without keys, and status 200 accepts it. The request is forwarded as a GET, so the
-//! gateway sends a key of its own and checks the answer: otherwise a response that merely looks like a WebSocket would
-//! be one to the client.
+//! Over HTTP/1.1 a handshake is a GET with `Upgrade: websocket`; client and upstream check each other's key. Over
+//! HTTP/2 it is a CONNECT with `:protocol`, without keys, and status 200 accepts it. The request is forwarded as a GET,
+//! so the gateway sends a key of its own and checks the answer: otherwise a response that merely looks like a WebSocket
+//! would be one to the client.
 //!
 //! Bytes are forwarded unchanged. Their frames are followed only to know where one ends, so that a stopping gateway can
 //! send Close frames with status 1001 between two others.
@@ -83,8 +83,8 @@ impl Handshake {
     }
 }
 
-/// Makes a CONNECT of a GET for a WebSocket, for an upstream that speaks HTTP/2. Returns the answer to the client's key;
-/// `None` without a key: the request stays as it is.
+/// Makes a CONNECT of a GET for a WebSocket, for an upstream that speaks HTTP/2. Returns the answer to the client's
+/// key; `None` without a key: the request stays as it is.
 pub(super) fn connect(request: &mut http::Request<()>) -> Option<HeaderValue> {
     let accept = request.headers().get(&KEY).and_then(accept)?;
     request.headers_mut().remove(&KEY);
@@ -187,8 +187,8 @@ impl<'a, D: Downstream> WebSocketClient<'a, D> {
         Poll::Ready(())
     }
 
-    /// Closes the WebSocket of a gateway that stops, if no frame is in progress towards the client. Ready with the bytes for
-    /// the upstream, then with none: the client's side has ended.
+    /// Closes the WebSocket of a gateway that stops, if no frame is in progress towards the client. Ready with the
+    /// bytes for the upstream, then with none: the client's side has ended.
     fn poll_close(&mut self, into: &mut BytesMut, cx: &mut Context<'_>) -> Poll<pingora::Result<usize>> {
         if self.state == Closing::No {
             if self.unwritten > 0 || !self.sent.is_between() {

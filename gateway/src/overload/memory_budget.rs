@@ -37,7 +37,8 @@ const fn share(plan: Option<Plan>) -> (u64, u32) {
 /// A project may have at most this many times the requests that may still begin.
 const PROJECT_TIMES: u32 = 7;
 
-/// Number of counters for projects. Projects with the same counter, by a hash that each process keys anew, share its limit.
+/// Number of counters for projects. Projects with the same counter, by a hash that each process keys anew, share its
+/// limit.
 const PROJECTS: usize = 1_024;
 
 /// Number of request counts: since the last check, since the one before, and an empty one for the next check.
@@ -82,8 +83,8 @@ impl Default for MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// Reserves memory for another request to a project with this plan, or to the platform's own hosts, that `payer` pays
-    /// for; `None` if recent requests may need all that is left for it, or the payer already has its share.
+    /// Reserves memory for another request to a project with this plan, or to the platform's own hosts, that `payer`
+    /// pays for; `None` if recent requests may need all that is left for it, or the payer already has its share.
     pub(crate) fn reserve(self: &Arc<Self>, plan: Option<Plan>, payer: Option<&ProjectUid>) -> Option<Reservation> {
         // A thread that sees a check's number also sees its empty count.
         let check = self.check.load(Ordering::Acquire);

@@ -1,4 +1,5 @@
-//! A load balancer names its clients by PROXY protocol or in a field. The gateway accepts that from trusted balancers only.
+//! A load balancer names its clients by PROXY protocol or in a field. The gateway accepts that from trusted balancers
+//! only.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

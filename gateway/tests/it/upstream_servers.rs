@@ -259,8 +259,8 @@ async fn nginx_with(place: &str, name: &str, lines: &str) -> (Child, u16) {
     .await
 }
 
-/// The certificate that `openssl req -x509` makes is an authority's. In `ca_certificate_file` it is trusted as it is; if
-/// it cannot be, the reason names the cure.
+/// The certificate that `openssl req -x509` makes is an authority's. In `ca_certificate_file` it is trusted as it is;
+/// if it cannot be, the reason names the cure.
 #[tokio::test]
 async fn certificates_as_people_make_them_are_trusted_or_refused_with_the_cure() {
     let directory = tempfile::tempdir().unwrap();

@@ -264,9 +264,9 @@ impl NodeBucket {
         self.me
     }
 
-    /// Continues under a new generation or place, because the store answered statement `seq` that the current one is over.
-    /// The store's charges for the old one stay, so the new one claims only what was spent beyond them. `false` if that
-    /// statement was abandoned before.
+    /// Continues under a new generation or place, because the store answered statement `seq` that the current one is
+    /// over. The store's charges for the old one stay, so the new one claims only what was spent beyond them. `false`
+    /// if that statement was abandoned before.
     pub fn begin_anew(&mut self, seq: u64, me: NodeId) -> bool {
         if !self.was_not_executed(seq) {
             return false;
@@ -319,8 +319,8 @@ impl NodeBucket {
         self.must_assert = self.mirror.as_ref().is_some_and(|mirror| mirror.matters(now));
     }
 
-    /// Like [`Self::demand_assert`], for a store with new data: it has also lost the charges of earlier generations of this
-    /// node.
+    /// Like [`Self::demand_assert`], for a store with new data: it has also lost the charges of earlier generations of
+    /// this node.
     pub fn store_forgot(&mut self, now: Duration) {
         if let Some(mirror) = &mut self.mirror {
             mirror.claim_everything();

@@ -94,7 +94,8 @@ async fn three_nodes_admit_exactly_the_limit_with_few_store_calls() {
     }
 }
 
-/// Admitted requests of 1,000 in a steady minute below the limit, and the statements they took, with three nodes in turn.
+/// Admitted requests of 1,000 in a steady minute below the limit, and the statements they took, with three nodes in
+/// turn.
 async fn steady_thousand() -> (u32, u64) {
     let clock = TestClock::new();
     let store = Arc::new(Shared { store: MemoryStore::new(clock.clone(), BUCKETS_MAX), calls: AtomicU64::new(0) });

@@ -15,10 +15,10 @@ use crate::{Endpoint, Endpoints};
 /// How long the first address has before another one is tried too: the recommended delay of RFC 8305 section 8.
 const RACE_AFTER: Duration = Duration::from_millis(250);
 
-/// Connects to `first` with `connect`, and also to another address if there is no result soon. Returns the connection and
-/// its address, if that is another one. An address that fails is recorded as failing, so that requests avoid it until it
-/// has accepted a connection again; so is one that loses if `late_is_failed`. `now` is the monotonic time at the
-/// start. The error is that of `first`, whose record is left to the caller.
+/// Connects to `first` with `connect`, and also to another address if there is no result soon. Returns the connection
+/// and its address, if that is another one. An address that fails is recorded as failing, so that requests avoid it
+/// until it has accepted a connection again; so is one that loses if `late_is_failed`. `now` is the monotonic time at
+/// the start. The error is that of `first`, whose record is left to the caller.
 pub async fn race<T, F>(
     endpoints: &Endpoints,
     first: &Arc<Endpoint>,

@@ -1,5 +1,5 @@
-//! Records at other names that explain those of the domain: a wildcard that answers for it, or its record with the zone's
-//! name added once more.
+//! Records at other names that explain those of the domain: a wildcard that answers for it, or its record with the
+//! zone's name added once more.
 
 use super::zone::Nameserver;
 use super::{Role, Subject, Verification, is_at_or_above, records_of};

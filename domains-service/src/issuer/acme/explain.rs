@@ -91,7 +91,8 @@ fn is_connection(problem: &Problem) -> bool {
     kinds.any(|kind| matches!(kind, "connection" | "tls"))
 }
 
-/// Whether an authority's words name no address, or one of the edge's. Without known addresses every address may be one.
+/// Whether an authority's words name no address, or one of the edge's. Without known addresses every address may be
+/// one.
 fn leads_here(words: &str, edge: &[IpAddr]) -> bool {
     let parts = words.split(|letter: char| letter.is_whitespace() || matches!(letter, ',' | ';' | '(' | ')' | '"'));
     let mut named = parts.filter_map(address).peekable();

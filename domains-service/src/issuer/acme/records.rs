@@ -79,8 +79,8 @@ impl AcmeRecords {
         self.store.admit(of, demands).await?.map_err(queued)
     }
 
-    /// Fails while no gateway is live: nothing would answer the challenge. The name waits until one is. Our own restart is
-    /// no such failure: gateways get a moment to come back.
+    /// Fails while no gateway is live: nothing would answer the challenge. The name waits until one is. Our own restart
+    /// is no such failure: gateways get a moment to come back.
     pub(super) async fn require_edge(&self, of: Applicant<'_>) -> Result<(), IssueError> {
         if self.nodes.has_any_live().await {
             return Ok(());

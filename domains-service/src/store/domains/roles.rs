@@ -24,8 +24,8 @@ pub(crate) async fn find_successor(connection: &mut Connection, project: &Projec
     Ok(rows::all::<Row>(connection, found).await?.into_iter().find(|domain| domain.unreadable.is_none()))
 }
 
-/// The domain that becomes the primary one when it is active, in a project without a primary one: the one that is wanted
-/// as primary, else one that does not redirect.
+/// The domain that becomes the primary one when it is active, in a project without a primary one: the one that is
+/// wanted as primary, else one that does not redirect.
 pub(crate) async fn find_next_primary(
     connection: &mut Connection,
     project: &ProjectRef,

@@ -20,8 +20,8 @@ macro_rules! waits_for_records {
 }
 
 impl Store {
-    /// Makes the domain of this name due that waits for its records, unless it was checked lately. Returns whether there
-    /// is one. Strangers choose the names, so nothing is written for others.
+    /// Makes the domain of this name due that waits for its records, unless it was checked lately. Returns whether
+    /// there is one. Strangers choose the names, so nothing is written for others.
     pub(crate) async fn make_due_for_visitors(&self, name: &Hostname) -> Result<bool> {
         let now = self.clock.now();
         let before = now.plus(-VISIT_CHECK_MILLIS);

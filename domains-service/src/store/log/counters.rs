@@ -136,7 +136,8 @@ impl Counters {
     }
 }
 
-/// The newest revision, where the counter and the highest row differ: that of a witness above the counter, or the counter.
+/// The newest revision, where the counter and the highest row differ: that of a witness above the counter, or the
+/// counter.
 async fn newest(connection: &mut Connection, current: i64, oldest: i64) -> Result<i64> {
     let found: Option<Found<(i64,)>> = query_as(
         "SELECT revision FROM changes AS change

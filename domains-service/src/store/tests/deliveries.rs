@@ -8,8 +8,8 @@ use super::*;
 /// Due deliveries of one endpoint. Both databases prefer an index long before.
 const BACKLOG: i64 = 5_000;
 
-/// Three endpoints of a project: one with a backlog, one with a delivery that is due now and an older one that waits for
-/// its next attempt, and one with nothing due.
+/// Three endpoints of a project: one with a backlog, one with a delivery that is due now and an older one that waits
+/// for its next attempt, and one with nothing due.
 async fn with_deliveries(store: &Store) {
     for endpoint in ["backlog", "later", "usual"] {
         let text = "INSERT INTO webhook_endpoints (id, project, url, description, events, sealed_secret, created_at, updated_at)

@@ -1,5 +1,5 @@
-//! A client that speaks gRPC-Web: gRPC for web pages, which can neither read trailers nor, over HTTP/1.1, send gRPC. Its
-//! call is translated for an upstream that speaks gRPC (`grpc_web = true`).
+//! A client that speaks gRPC-Web: gRPC for web pages, which can neither read trailers nor, over HTTP/1.1, send gRPC.
+//! Its call is translated for an upstream that speaks gRPC (`grpc_web = true`).
 //!
 //! Messages have the same form in both protocols. Three things differ: the content type; the trailers, which are the
 //! last frame of the body here; and the text form, whose bodies are in base64. Refusals of the gateway are ordinary

@@ -27,8 +27,8 @@ fn longest_opening(connect: Duration, first_byte: Duration, addresses: usize) ->
     if addresses > 1 { connect } else { connect.max(first_byte.min(FIRST_FRAME_MAX)) }
 }
 
-/// Opens a call for a request at this address of the upstream; or at another one, which is returned too, if this one does
-/// not answer soon. `now` is the monotonic time.
+/// Opens a call for a request at this address of the upstream; or at another one, which is returned too, if this one
+/// does not answer soon. `now` is the monotonic time.
 pub(in crate::exchange) async fn open(
     (upstream, endpoint): (&Arc<Upstream>, &Arc<Endpoint>),
     request: &Request<'_>,

@@ -30,8 +30,8 @@ pub enum DegradedPolicy {
     Everything,
 }
 
-/// One node's share of a limit: an equal part, and one unit of the remainder if its turn is early enough. The nodes take
-/// turns from window to window, and in each window their shares add up to the limit.
+/// One node's share of a limit: an equal part, and one unit of the remainder if its turn is early enough. The nodes
+/// take turns from window to window, and in each window their shares add up to the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     nodes: NonZeroU32,
