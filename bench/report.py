@@ -42,13 +42,12 @@ def table(results):
              "p999_us": "p99.9 µs"}
     for result in results:
         ours = result["median"]["tollhouse"]
-        for key, value in ours.items():
-            cells = [f"{value:,.1f}" if key == "cpu_us" else f"{value:,.0f}"]
-            for peer in PEER_NAMES:
-                theirs = result["median"].get(peer, {}).get(key)
-                digits = 1 if key == "cpu_us" else 0
-                cells.append(f"{theirs:,.{digits}f} (×{ratio(value, theirs):.2f})" if theirs else "")
-            lines.append(f"| {result['work']} | {units[key]} | " + " | ".join(cells) + " |")
+        number = lambda key, value: f"{value:,.1f}" if key == "cpu_us" else f"{value:,.0f}"
+        cells = [[units[key] for key in ours], [number(key, value) for key, value in ours.items()]]
+        for peer in PEER_NAMES:
+            theirs = result["median"].get(peer, {})
+            cells.append([f"{number(key, theirs[key])} (×{ratio(value, theirs[key]):.2f})" for key, value in ours.items() if theirs.get(key)])
+        lines.append(f"| {result['work']} | " + " | ".join("<br>".join(cell) for cell in cells) + " |")
     return "\n".join(lines)
 
 
