@@ -1,6 +1,6 @@
 //! Selects the fields of a request that reach an upstream as the client sent them.
 //!
-//! One list ([`RESERVED`], explained in `docs/tenant/http.md`) names the fields that could make an application take a
+//! One list ([`is_reserved`], explained in `docs/tenant/http.md`) names the fields that could make an application take a
 //! client for the edge, for another address, or for a signed-in user. All other fields belong to the application. An
 //! upstream may widen or narrow the list ([`FieldRules`]); names under `tollhouse` never come from a client.
 
@@ -75,7 +75,7 @@ contract::words! {
     }
 }
 
-/// An upstream's differences from `RESERVED`.
+/// An upstream's differences from the list of reserved fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldRules {
     /// Reserved names that reach the upstream, unless the gateway sets them itself.
