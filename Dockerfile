@@ -1,16 +1,16 @@
-# One image for all processes of the platform: four programs, the C library and nothing else: no shell, no package manager.
-# A fifth program, dev-world, is for trying out: the profile `dev` of docker-compose.yml runs it, nothing else does.
+# One image for all processes of the platform: four programs and the C library, without shell or package manager.
+# A fifth program, dev-world, runs only in the profile `dev` of docker-compose.yml.
 #
-#   docker build -t tollhouse:local .                                     from source, as it is shipped
-#   docker build -t tollhouse:local --target prebuilt -f Dockerfile DIR   with the programs that lie in DIR
+#   docker build -t tollhouse:local .                                     from source, for releases
+#   docker build -t tollhouse:local --target prebuilt -f Dockerfile DIR   with the programs in DIR
 #
-# The stages `prebuilt…` stand before `build` because builders without BuildKit run every stage up to the one they were
-# asked for. Run that way on the source tree it copies folders in place of programs, into an image that nobody uses.
+# The stage `prebuilt` is before `build` because builders without BuildKit run every stage up to the requested one. On
+# the source tree `prebuilt` then copies folders in place of programs, into an unused image.
 
 FROM gcr.io/distroless/cc-debian12:nonroot AS empty
 
 FROM gcr.io/distroless/cc-debian12:nonroot AS base
-# New volumes take their owner from the directory they cover. There is no mkdir here; an empty home is an empty directory.
+# A new volume gets the owner of the directory that it covers. The image has no mkdir, so an empty home is copied.
 COPY --from=empty --chown=65532:65532 /home/nonroot /data
 COPY --from=empty --chown=65532:65532 /home/nonroot /data/test-world
 COPY --from=empty --chown=65532:65532 /home/nonroot /run/tollhouse
@@ -24,8 +24,8 @@ COPY --from=empty --chown=65532:65532 /home/nonroot /shares/postgres
 COPY --from=empty --chown=65532:65532 /home/nonroot /shares/prometheus
 COPY --from=empty --chown=65532:65532 /home/nonroot /shares/grafana
 USER 65532:65532
-# A container has a nameserver for each of its networks. One that is silent is left for the next after a second, not five,
-# and is not always the one that is asked first.
+# A container has a nameserver for each network. If one is silent, the resolver tries the next after one second, not five,
+# and starts with a different one each time.
 ENV TOLLHOUSE_DATA_DIR=/data RES_OPTIONS="timeout:1 attempts:2 rotate"
 CMD ["tollhouse", "--help"]
 
@@ -42,7 +42,7 @@ RUN apt-get update \
 ENV RUSTUP_TOOLCHAIN=1.95.0
 WORKDIR /src
 COPY . .
-# `dist` is what is shipped; `dev` builds in a fraction of the time.
+# `dist` is for releases; `dev` builds in a fraction of the time.
 ARG PROFILE=dist
 ENV TOLLHOUSE_BUILD=$PROFILE
 RUN cargo build --locked --profile "$PROFILE" \

@@ -1,4 +1,4 @@
-"""Seven floods of HTTP/2, and what somebody else waits meanwhile: run by `bench/run public-tools --only floods`."""
+"""Seven floods of HTTP/2, and the time that other clients wait meanwhile: run by `bench/run public-tools --only floods`."""
 
 import contextlib
 import multiprocessing
@@ -49,7 +49,7 @@ class Flood:
             "PRIORITY": lambda stream: frame(PRIORITY, 0, stream, b"\0\0\0\0\x10"),
         }
 
-    def run(self, kind, gateway, host, told):
+    def run(self, kind, gateway, host, outcome):
         """For its time; tells how many connections it had and frames it sent."""
         stand_back()
         context = ssl.create_default_context(cafile=gateway.authority)
@@ -67,11 +67,11 @@ class Flood:
                 while time.monotonic() < until:
                     tls.sendall(b"".join(self.kinds[kind](stream + 2 * more) for more in range(AT_ONCE)))
                     stream, frames = stream + 2 * AT_ONCE, frames + AT_ONCE
-        told.put((connections, frames))
+        outcome.put((connections, frames))
 
 
 def bystander(gateway, host, work):
-    """Milliseconds that the requests of somebody else took, in order of length, and how many were not served."""
+    """Milliseconds that the requests of another client took, sorted, and how many were not served."""
     log = os.path.join(work, "bystander")
     with contextlib.suppress(FileNotFoundError):
         os.remove(log)
@@ -90,17 +90,17 @@ def p99(took):
 def attacked(gateway, flood, kind, host, other, work):
     """What `bystander` says during a flood, and what the flood was."""
     alone = multiprocessing.get_context("fork")
-    told = alone.SimpleQueue()
-    attack = alone.Process(target=flood.run, args=(kind, gateway, host, told))
+    outcome = alone.SimpleQueue()
+    attack = alone.Process(target=flood.run, args=(kind, gateway, host, outcome))
     attack.start()
     beside = bystander(gateway, other, work)
-    sent = told.get()
+    sent = outcome.get()
     attack.join()
     return *beside, *sent
 
 
 def floods(gateway, host, other, work):
-    """Floods that ask for `host`, while somebody else asks for `other`."""
+    """Floods that ask for `host`, while another client asks for `other`."""
     flood = Flood(host)
     bystander(gateway, other, work)
     before = memory(gateway.pid, "VmRSS")
@@ -115,9 +115,9 @@ def floods(gateway, host, other, work):
         beside.sort()
         calm.sort()
         print(f"{kind}: {connections} connections, {frames} frames, {forwarded} requests at the upstream; {len(beside)} requests "
-              f"of somebody else, p50 {beside[len(beside) // 2]:.2f} ms, p99 {p99(beside):.2f} ms; without the flood "
+              f"of another client, p50 {beside[len(beside) // 2]:.2f} ms, p99 {p99(beside):.2f} ms; without the flood "
               f"p50 {calm[len(calm) // 2]:.2f} ms, p99 {p99(calm):.2f} ms")
-        promise(len(beside) == TURNS * SECONDS * PER_SECOND and not failures, f"{kind}: nobody else's request fails")
+        promise(len(beside) == TURNS * SECONDS * PER_SECOND and not failures, f"{kind}: no other client's request fails")
         # That of a flood that begins one request, and never ends it, on each connection.
         promise(forwarded <= connections, f"{kind}: no more requests at the upstream than connections")
         promise(p99(beside) <= 2 * p99(calm), f"{kind}: others wait {p99(beside) / p99(calm):.2f} times as long, at most twice")

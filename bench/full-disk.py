@@ -3,7 +3,7 @@
 
     bench/run full-disk
 
-Its folder is a small file system in memory, which takes root. Prints what is seen; fails when a promise is broken. Needs
+Its folder is a small file system in memory, which takes root. Prints the results; fails when a promise is broken. Needs
 redis-server and curl (Debian), which it installs as root, and `cargo build --release -p tollhouse -p gateway --bin
 tollhouse --bin gateway`. TOLLHOUSE=PROGRAM (with gateway beside it) tests another build.
 """
@@ -89,7 +89,7 @@ def main():
             edge.start()
             promise(edge.serves("site"), "killed and started again with a full disk it serves")
             edge.process.terminate()
-            promise(edge.process.wait(60) == 0, "told to end, it ends well")
+            promise(edge.process.wait(60) == 0, "after SIGTERM it ends with status 0")
             edge.start()
             promise(edge.serves("site"), "ended and started again with a full disk it serves")
             edge.plane.tool("project", "create", "late", "--plan", "free", "--access", "public", "--upstream", "bench")

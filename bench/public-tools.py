@@ -37,8 +37,8 @@ PACKAGES = {"sslscan": "sslscan", "h2load": "nghttp2-client", "openssl": "openss
 TESTSSL = "https://deb.debian.org/debian/pool/main/t/testssl.sh/testssl.sh_3.2.1+dfsg-1_all.deb"
 TESTSSL_SHA256 = "c6920c9565820e25db2d991ea8c9db882ea339773b126e47e26d623624a6cbe3"
 HOST = "site.tollhouse.localhost"
-# Another site, whose requests are measured, with an upstream of its own, which nobody keeps busy. The first site's is asked
-# as well, whether it still answers somebody who is not slow.
+# Another site, whose requests are measured, with an idle upstream of its own. The first site gets requests too: does it
+# still answer a client that is not slow?
 OTHER = "other.tollhouse.localhost"
 # A site that takes keys, whose responses carry the headers of an API: the promise to be asked over TLS alone among them.
 API = "demo-free.tollhouse.localhost"
@@ -166,7 +166,7 @@ RECEIVE_BUFFER = 1024
 async def slow_client(gateway, number, address, kind, outcome):
     """Connects, is slow, and notes for how long it was let."""
     reader = writer = tcp = None
-    # Slow clients are what is measured, not a burst of handshakes.
+    # The subject is slow clients, not a burst of handshakes.
     await asyncio.sleep(number / ARRIVALS_PER_SECOND)
     try:
         source = ("127.0.%d.%d" % (address // 250 + 2, address % 250 + 1), 0)
@@ -209,15 +209,15 @@ async def slow_client(gateway, number, address, kind, outcome):
             tcp.close()
 
 
-def slow_clients(gateway, count, kind, told):
+def slow_clients(gateway, count, kind, outcomes):
     async def all_of_them():
-        # One address may have 256 connections. All addresses begin together, as they do when somebody sends them.
+        # One address may have 256 connections. All addresses begin together, as those of an attacker do.
         outcome, addresses = [], -(-count // 100)
         await asyncio.gather(*(slow_client(gateway, number, number % addresses, kind, outcome) for number in range(count)))
         return outcome
 
     stand_back()
-    told.put(asyncio.run(all_of_them()))
+    outcomes.put(asyncio.run(all_of_them()))
 
 
 ESTABLISHED = 1
@@ -235,20 +235,20 @@ def slow(gateway, seconds, connections):
     calm, seen = calm_requests(), []
     # What they are slow at, and when they must be gone.
     for kind, gone_after in [("heads", 11), ("bodies", 16), ("reading", 41)]:
-        told = ALONE.SimpleQueue()
-        attack = ALONE.Process(target=slow_clients, args=(gateway, connections, kind, told))
+        outcomes = ALONE.SimpleQueue()
+        attack = ALONE.Process(target=slow_clients, args=(gateway, connections, kind, outcomes))
         attack.start()
         same = collections.Counter()
         beside = gateway.latencies(attack.is_alive, same)
-        outcome = sorted(took for took in told.get() if took >= 0)
+        outcome = sorted(took for took in outcomes.get() if took >= 0)
         held = [took for took in outcome if took >= 3]
         print(f"slow {kind}: {len(outcome)} of {connections} were let in, {len(held)} of them for {min(held, default=0):.1f} to "
               f"{max(held, default=0):.1f} s; {len(beside)} requests of others, p50 {percentile(beside, .5):.1f} ms, "
               f"p99 {percentile(beside, .99):.1f} ms", flush=True)
-        promise(bool(held) and held[-1] <= gone_after, f"slow {kind}: nobody is left after {gone_after} s")
+        promise(bool(held) and held[-1] <= gone_after, f"slow {kind}: no slow client is left after {gone_after} s")
         refused = same.total() - same["200"]
         promise(same.total() > 0 and refused == 0,
-                f"slow {kind}: {refused} of {same.total()} requests of somebody else were refused at the very site")
+                f"slow {kind}: {refused} of {same.total()} requests of other clients were refused at the same site")
         seen.append((kind, percentile(beside, .99)))
         calm += calm_requests()
     calm.sort()
@@ -280,12 +280,12 @@ def tls(gateway, work):
             not one["id"].startswith(("cert_", "security_headers", "DNS_CAArecord", "engine_problem", "scanProblem"))]
     for one in ours:
         print(f"  {one['severity']}: {one['id']}: {one['finding']}")
-    promise(not ours, "testssl.sh: nothing above LOW but what is the test authority's")
+    promise(not ours, "testssl.sh: nothing above LOW except the findings about the test authority")
 
 
 def h2(gateway, work):
-    # As many in progress as one visitor may have, and no more on a connection than it may have: h2load counts what it would
-    # have asked on one that is told to go as failed.
+    # As many requests in progress as one visitor may have, and no more for each connection than it may have: h2load counts the
+    # rest of a connection that gets GOAWAY as failed.
     text = subprocess.run([*named(work), "h2load", "-c", "8", "-m", "20", "-n", "72000", f"https://{HOST}:{gateway.port}/"],
                           capture_output=True, text=True).stdout
     print("h2load: " + "; ".join(line for line in text.splitlines() if line.startswith(("finished", "requests:"))))

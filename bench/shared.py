@@ -110,7 +110,7 @@ def workplace():
 
 
 def stand_back():
-    """For a process that plays an attacker, who has a machine of its own: it takes nothing that somebody else here needs."""
+    """For a process that plays an attacker on another machine: it leaves the processor to the other processes here."""
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 

@@ -18,26 +18,26 @@ import argparse
 import hashlib
 import json
 import os
-import platform
 import re
 import shutil
 import socket
 import statistics
 import subprocess
-import sys
 import time
 
 import shared
-from shared import ENVOY, ENVOY_VERSION, ROOT, free_port
+from loads import fail, handshakes, idle_memory, steady, streaming, throughput, unary, websocket
+from report import ratio, report
+from shared import ENVOY, ROOT, free_port
 
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 DOMAIN = "tollhouse.localhost"
+SITE = f"site.{DOMAIN}"
 UNLIMITED = "4000000000"
-PEER_NAMES = ("pingora", "nginx", "nginx+lua", "haproxy", "haproxy+tables", "envoy")
-
-
-def fail(message):
-    sys.exit(message)
+# Upstreams beside the one over HTTP/1.1 without TLS: over TLS, over HTTP/2 without TLS, and one for gRPC over that.
+UPSTREAMS = ("secure", "http2", "grpc")
+# Milliseconds each way of a line with a round trip of 50.
+DELAY = 25
 
 
 def install():
@@ -63,10 +63,14 @@ def build():
 
 
 class Proxy:
-    """A process under measurement, on the first core."""
+    """A process under measurement, on the first core. `ports` are further ways to it: a listener for an upstream, or "far",
+    a line with a delay."""
 
-    def __init__(self, name, port, process):
-        self.name, self.port, self.process = name, port, process
+    def __init__(self, name, port, process, ports):
+        self.name, self.port, self.process, self.ports = name, port, process, ports
+
+    def at(self, way):
+        return Proxy(self.name, self.ports.get(way, self.port), self.process, self.ports)
 
     def pids(self):
         children = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True).stdout.split()
@@ -95,6 +99,7 @@ class World:
         self.examples = os.environ.get("EXAMPLES", os.path.join(ROOT, "target/dist/examples"))
         self.data = os.path.join(work, "data")
         self.upstream, self.redis, self.echo = free_port(), free_port(), free_port()
+        self.upstreams = {name: free_port() for name in UPSTREAMS}
         self.certificate = os.path.join(self.data, "ca/platform.pem")
         self.key_file = os.path.join(self.data, "ca/platform.key")
         self.ca = os.path.join(self.data, "ca/ca.pem")
@@ -104,7 +109,9 @@ class World:
         return shared.start("taskset", "-c", str(core), *command, stdout=log, stderr=log, cwd=self.work)
 
     def config(self, name, **values):
-        return shared.config(self.work, name, UPSTREAM=self.upstream, **values)
+        further = {f"{upstream.upper()}_UPSTREAM": port for upstream, port in self.upstreams.items()}
+        return shared.config(self.work, name, UPSTREAM=self.upstream, CERTIFICATE=self.certificate, KEY=self.key_file,
+                             AUTHORITY=self.ca, SITE=SITE, **further, **values)
 
     def wait_for(self, port, what):
         for _ in range(200):
@@ -118,23 +125,23 @@ class World:
     def open(self):
         self.open_edge()
         self.open_peers()
+        self.open_lines()
 
     def open_edge(self):
-        for name, length in (("body", 1024), ("large", 1024 * 1024)):
-            with open(os.path.join(self.work, name), "w") as body:
-                body.write("x" * length)
-        self.start(1, "nginx", "-c", self.config("upstream.conf", ECHO=self.echo))
-        self.start(1, os.path.join(self.examples, "tls_load"), "echo", str(self.echo))
-        self.start(1, "redis-server", "--port", str(self.redis), "--save", "")
-        self.wait_for(self.upstream, "the upstream")
-        self.wait_for(self.redis, "redis-server")
-        # The control plane, with a gateway that nobody asks.
-        plane = shared.Platform(self.program, self.work, before=("taskset", "-c", "1"), bench=self.upstream)
+        # The last is one message of gRPC: its head, and 64 bytes.
+        for name, body in (("body", "x" * 1024), ("large", "x" * 1024 * 1024), ("message", "\0\0\0\0@" + "x" * 64)):
+            with open(os.path.join(self.work, name), "w") as out:
+                out.write(body)
+        # The control plane, with a gateway without requests.
+        plane = shared.Platform(self.program, self.work, before=("taskset", "-c", "1"), bench=self.upstream, **self.upstreams)
+        self.open_upstreams()
         port, admin = free_port(), free_port()
         config = self.config("gateway.toml", PORT=port, ADMIN=admin, REDIS=self.redis, CONTROL=plane.control, DATA=self.data)
         edge = self.start(0, self.gateway, "--config", config)
         self.wait_for(port, "the gateway")
         plane.public_site()
+        for name in UPSTREAMS:
+            plane.public_site(name, name)
         plane.tool("project", "create", "metered", "--plan", "enterprise", "--upstream", "bench",
                    "--per-minute", UNLIMITED, "--per-day", UNLIMITED)
         self.key = re.search(r'"key": *"(th_[^"]*)"', plane.tool("key", "create", "metered"))[1]
@@ -150,38 +157,62 @@ class World:
             time.sleep(0.05)
         else:
             fail("the gateway does not learn of a key")
-        self.proxies["tollhouse"] = Proxy("tollhouse", port, edge)
+        self.proxies["tollhouse"] = Proxy("tollhouse", port, edge, {})
+
+    def open_upstreams(self):
+        load = os.path.join(self.examples, "tls_load")
+        self.start(1, "nginx", "-c", self.config("upstream.conf", ECHO=self.echo))
+        self.start(1, "nginx", "-c", self.config("upstream-secure.conf"))
+        self.start(1, load, "echo", str(self.echo))
+        self.start(1, load, "grpc-echo", str(self.upstreams["grpc"]))
+        self.start(1, "redis-server", "--port", str(self.redis), "--save", "")
+        for port in (self.upstream, self.echo, *self.upstreams.values()):
+            self.wait_for(port, "an upstream")
+        self.wait_for(self.redis, "redis-server")
+
+    def add_peer(self, name, words, template=None, **values):
+        """Starts a peer by these words and the path of its configuration, or what `words` makes of its ports."""
+        port, ports = free_port(), {upstream: free_port() for upstream in UPSTREAMS}
+        if template:
+            listeners = {f"{upstream.upper()}_PORT": listener for upstream, listener in ports.items()}
+            words = [*words, self.config(template, PORT=port, **listeners, **values)]
+        else:
+            words = words(port, ports)
+        self.proxies[name] = Proxy(name, port, self.start(0, *words), ports)
 
     def open_peers(self):
-        tls = {"CERTIFICATE": self.certificate, "KEY": self.key_file}
-        port = free_port()
-        self.proxies["nginx"] = Proxy("nginx", port, self.start(0, "nginx", "-c", self.config("nginx.conf", PORT=port, **tls)))
-        port = free_port()
-        config = self.config("nginx-lua.conf", PORT=port, REDIS=self.redis, KEYTEXT=self.key,
-                             MODULES="/usr/lib/nginx/modules", **tls)
-        self.proxies["nginx+lua"] = Proxy("nginx+lua", port, self.start(0, "nginx", "-c", config))
-        bundle, port = os.path.join(self.work, "bundle.pem"), free_port()
+        self.add_peer("nginx", ["nginx", "-c"], "nginx.conf")
+        self.add_peer("nginx+lua", ["nginx", "-c"], "nginx-lua.conf", REDIS=self.redis, KEYTEXT=self.key,
+                      MODULES="/usr/lib/nginx/modules")
+        bundle, keys = os.path.join(self.work, "bundle.pem"), os.path.join(self.work, "keys.map")
         with open(bundle, "w") as out:
             for path in (self.certificate, self.key_file):
                 with open(path) as part:
                     out.write(part.read())
-        config = self.config("haproxy.cfg", PORT=port, BUNDLE=bundle)
-        self.proxies["haproxy"] = Proxy("haproxy", port, self.start(0, "haproxy", "-db", "-f", config))
-        keys, port = os.path.join(self.work, "keys.map"), free_port()
         with open(keys, "w") as out:
             out.write(f"{hashlib.sha256(self.key.encode()).hexdigest().upper()} metered\n")
-        config = self.config("haproxy-tables.cfg", PORT=port, BUNDLE=bundle, KEYS=keys)
-        self.proxies["haproxy+tables"] = Proxy("haproxy+tables", port, self.start(0, "haproxy", "-db", "-f", config))
-        port = free_port()
-        bare = os.path.join(self.examples, "bare_proxy")
-        self.proxies["pingora"] = Proxy("pingora", port, self.start(
-            0, bare, str(port), self.certificate, self.key_file, f"127.0.0.1:{self.upstream}"))
-        port, admin = free_port(), free_port()
-        config = self.config("envoy.yaml", PORT=port, ADMIN=admin, **tls)
-        self.proxies["envoy"] = Proxy("envoy", port, self.start(
-            0, ENVOY, "--concurrency", "1", "--disable-hot-restart", "--log-level", "error", "-c", config))
+        self.add_peer("haproxy", ["haproxy", "-db", "-f"], "haproxy.cfg", BUNDLE=bundle)
+        self.add_peer("haproxy+tables", ["haproxy", "-db", "-f"], "haproxy-tables.cfg", BUNDLE=bundle, KEYS=keys)
+        self.add_peer("pingora", self.bare_proxy)
+        self.add_peer("envoy", [ENVOY, "--concurrency", "1", "--disable-hot-restart", "--log-level", "error", "-c"],
+                      "envoy.yaml", ADMIN=free_port())
         for proxy in self.proxies.values():
             self.wait_for(proxy.port, proxy.name)
+
+    def bare_proxy(self, port, ports):
+        listeners = [f"{port}=http1=127.0.0.1:{self.upstream}"]
+        for name, form in (("secure", "tls"), ("http2", "http2"), ("grpc", "http2")):
+            listeners.append(f"{ports[name]}={form}=127.0.0.1:{self.upstreams[name]}")
+        return [os.path.join(self.examples, "bare_proxy"), self.certificate, self.key_file, self.ca, SITE, *listeners]
+
+    def open_lines(self):
+        lines = []
+        for proxy in self.proxies.values():
+            proxy.ports["far"] = free_port()
+            lines.append(f"{proxy.ports['far']}=127.0.0.1:{proxy.port}")
+        self.start(1, os.path.join(self.examples, "tls_load"), "delay", str(DELAY), *lines)
+        for proxy in self.proxies.values():
+            self.wait_for(proxy.ports["far"], f"the line to {proxy.name}")
 
     def load(self, *words):
         out = subprocess.run(["taskset", "-c", "1", os.path.join(self.examples, "tls_load"), *map(str, words)],
@@ -189,70 +220,9 @@ class World:
         return json.loads(out.stdout) if out.returncode == 0 else fail(f"tls_load {words}: {out.stderr}")
 
 
-def throughput(world, proxy, seconds, protocol, host, path="/", key=None, status="2xx", body=None):
-    """Requests per second at saturation, and microseconds of CPU per request; `body` is the name of a file to send."""
-    command = ["taskset", "-c", "1", "h2load", "-c", "20", "-D", str(seconds), "--connect-to", f"127.0.0.1:{proxy.port}"]
-    command += ["--h1"] if protocol == "h1" else ["-m", "10"]
-    command += ["-H", f"authorization: Bearer {key}"] if key else []
-    command += ["-d", os.path.join(world.work, body)] if body else []
-    before = proxy.cpu()
-    out = subprocess.run([*command, f"https://{host}:{proxy.port}{path}"], capture_output=True, text=True).stdout
-    cpu = proxy.cpu() - before
-    counted = {kind: int(count) for count, kind in re.findall(r"(\d+) (2xx|3xx|4xx|5xx)", out)}
-    total = sum(counted.values())
-    if total == 0 or counted.get(status, 0) != total:
-        fail(f"{proxy.name}, {host}{path}: not every response was {status}: {counted}\n{out}")
-    return {"per_second": total / seconds, "cpu_us": cpu / total * 1e6}
-
-
-def counted(world, proxy, seconds, host, counts, *kind):
-    """What our own load says, and the figures of what it counts."""
-    before = proxy.cpu()
-    out = world.load(*kind, f"127.0.0.1:{proxy.port}", host, world.ca, seconds)
-    cpu = proxy.cpu() - before
-    return out, {"per_second": out[counts] / seconds, "cpu_us": cpu / out[counts] * 1e6}
-
-
-def handshakes(world, proxy, seconds, kind, host):
-    out, figures = counted(world, proxy, seconds, host, "handshakes", "handshakes", kind)
-    share = out["resumed"] / out["handshakes"]
-    if (kind == "resumed") != (share > 0.9):
-        fail(f"{proxy.name}: {out} is not what {kind} handshakes are")
-    return figures
-
-
-def websocket(world, proxy, seconds, host):
-    return counted(world, proxy, seconds, host, "messages", "websocket")[1]
-
-
-def idle_memory(world, proxy, count, host):
-    before = proxy.memory()
-    command = ["taskset", "-c", "1", os.path.join(world.examples, "tls_load"), "idle", str(count),
-               f"127.0.0.1:{proxy.port}", host, world.ca]
-    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    if not holder.stdout.readline():
-        fail(f"{proxy.name} does not hold {count} connections")
-    time.sleep(1)  # what was freed goes back to the system
-    after = proxy.memory()
-    holder.stdin.close()
-    holder.wait()
-    return {"bytes": (after - before) / count}
-
-
-def steady(world, proxy, rate, seconds, host, key=None):
-    """Latencies, and microseconds of CPU per request, at a rate that all keep up with: each wakes the load as often."""
-    words = ["steady", rate, f"127.0.0.1:{proxy.port}", host, world.ca, seconds] + ([key] if key else [])
-    before = proxy.cpu()
-    out = world.load(*words)
-    cpu = proxy.cpu() - before
-    if out["failed"]:
-        fail(f"{proxy.name}: {out}")
-    return {"p50_us": out["p50_us"], "p99_us": out["p99_us"], "p999_us": out["p999_us"], "cpu_us": cpu / (rate * seconds) * 1e6}
-
-
 def works(world, seconds):
     """Name, the figure that decides, whether more of it is better, and what each proxy does for it."""
-    site, metered, free = f"site.{DOMAIN}", f"metered.{DOMAIN}", f"demo-free.{DOMAIN}"
+    site, metered, free = SITE, f"metered.{DOMAIN}", f"demo-free.{DOMAIN}"
     plain = ("tollhouse", "pingora", "nginx", "haproxy", "envoy")
     for protocol in ("h1", "h2"):
         yield (f"TLS and forwarding, {protocol}", "per_second", {
@@ -275,6 +245,7 @@ def works(world, seconds):
     for protocol in ("h1", "h2"):
         yield (f"1 MiB to upstream, {protocol}", "per_second", {
             name: lambda proxy, p=protocol: throughput(world, proxy, seconds, p, site, "/up", body="large") for name in plain})
+    yield from works_of_upstreams(world, seconds, plain)
     yield ("WebSocket messages there and back", "per_second", {
         name: lambda proxy: websocket(world, proxy, seconds, site) for name in plain})
     for kind in ("full", "resumed"):
@@ -294,6 +265,29 @@ def works(world, seconds):
     do = lambda proxy: steady(world, proxy, 6000, seconds, metered, key=world.key)
     yield ("key and quota, latency at 6000 per second", "p99_us", {
         "tollhouse": do, "nginx+lua": do, "haproxy+tables": do, "pingora": lambda proxy: steady(world, proxy, 6000, seconds, site)})
+
+
+def works_of_upstreams(world, seconds, proxies):
+    """As `works`, for upstreams over TLS, HTTP/2 and gRPC, and for clients far away."""
+    # nginx speaks HTTP/2 to an upstream only as gRPC.
+    for upstream, what, able in (("secure", "TLS", proxies), ("http2", "HTTP/2", [name for name in proxies if name != "nginx"])):
+        for protocol in ("h1", "h2"):
+            yield (f"{what} to upstream, {protocol}", "per_second", {
+                name: lambda proxy, p=protocol, u=upstream: throughput(world, proxy.at(u), seconds, p, f"{u}.{DOMAIN}")
+                for name in able})
+    host = f"grpc.{DOMAIN}"
+    yield ("gRPC unary calls", "per_second", {
+        name: lambda proxy: unary(world, proxy.at("grpc"), seconds, host) for name in proxies})
+    for calls, in_flight, what in ((32, 1, "32 calls, each with one message at a time"), (1, 100, "one call with 100 at a time")):
+        yield (f"gRPC messages there and back, {what}", "per_second", {
+            name: lambda proxy, c=calls, i=in_flight: streaming(world, proxy.at("grpc"), seconds, host, c, i)
+            for name in proxies})
+    for what, path, body in (("from", "/large", None), ("to", "/up", "large")):
+        for protocol in ("h1", "h2"):
+            yield (f"1 MiB {what} upstream, {protocol}, 4 connections of {2 * DELAY} ms", "per_second", {
+                name: lambda proxy, pr=protocol, pa=path, b=body: throughput(
+                    world, proxy.at("far"), seconds, pr, SITE, pa, body=b, clients=(4, 1))
+                for name in proxies})
 
 
 def quota_share(world, results):
@@ -331,90 +325,6 @@ def show(result):
         print(f"  {proxy:10} {figures}", flush=True)
 
 
-def ratio(ours, theirs):
-    return ours / theirs if theirs else float("nan")
-
-
-def commit():
-    run = lambda *words: subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True).stdout.strip()
-    return run("rev-parse", "--short", "HEAD") + (" and changes" if run("status", "--porcelain", "-uno") else "")
-
-
-def machine():
-    with open("/proc/cpuinfo") as info:
-        model = re.search(r"model name\s*: (.*)", info.read())
-    return f"{model[1] if model else platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}"
-
-
-def versions(world):
-    first = lambda *words: (lambda out: (out.stdout + out.stderr).splitlines()[0])(
-        subprocess.run(words, capture_output=True, text=True))
-    return {"nginx": first("nginx", "-v"), "haproxy": first("haproxy", "-v"), "redis": first("redis-server", "--version"),
-            "envoy": f"Envoy {ENVOY_VERSION}"}
-
-
-def table(results):
-    lines = ["| Work | Figure | Tollhouse | " + " | ".join(PEER_NAMES) + " |",
-             "|" + "---|" * (3 + len(PEER_NAMES))]
-    units = {"per_second": "per second", "cpu_us": "CPU µs each", "bytes": "bytes", "p50_us": "p50 µs", "p99_us": "p99 µs",
-             "p999_us": "p99.9 µs"}
-    for result in results:
-        ours = result["median"]["tollhouse"]
-        for key, value in ours.items():
-            cells = [f"{value:,.1f}" if key == "cpu_us" else f"{value:,.0f}"]
-            for peer in PEER_NAMES:
-                theirs = result["median"].get(peer, {}).get(key)
-                digits = 1 if key == "cpu_us" else 0
-                cells.append(f"{theirs:,.{digits}f} (×{ratio(value, theirs):.2f})" if theirs else "")
-            lines.append(f"| {result['work']} | {units[key]} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def chart(results):
-    """Throughput as bars, each work's highest as wide as the picture: read by length and by number, not by colour."""
-    rows, y = [], 10
-    colours = {"tollhouse": "#1f6feb", "pingora": "#8b949e", "nginx": "#57606a", "nginx+lua": "#57606a", "haproxy": "#afb8c1",
-               "haproxy+tables": "#afb8c1", "envoy": "#afb8c1"}
-    for result in results:
-        if result["figure"] != "per_second":
-            continue
-        rows.append(f'<text x="10" y="{y + 14}" class="work">{result["work"]}, per second</text>')
-        y += 22
-        top = max(median["per_second"] for median in result["median"].values())
-        for proxy, median in result["median"].items():
-            value = median["per_second"]
-            rows.append(f'<text x="10" y="{y + 12}">{proxy}</text>'
-                        f'<rect x="110" y="{y}" width="{value / top * 480:.0f}" height="15" fill="{colours[proxy]}"/>'
-                        f'<text x="{116 + value / top * 480:.0f}" y="{y + 12}">{value:,.0f}</text>')
-            y += 19
-        y += 10
-    style = "text{font:12px sans-serif;fill:#24292f}.work{font-weight:bold}@media(prefers-color-scheme:dark){text{fill:#e6edf3}}"
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="680" height="{y}" role="img" '
-            f'aria-label="Requests per second beside peers"><style>{style}</style>{"".join(rows)}</svg>\n')
-
-
-def report(world, results, quota, arguments):
-    about = {"commit": commit(), "rounds": arguments.rounds, "seconds": arguments.seconds, "quota": quota, "machine": machine(), "date": time.strftime("%Y-%m-%d"), "versions": versions(world)}
-    with open(os.path.join(ROOT, "docs/reference/performance.json"), "w") as out:
-        json.dump({**about, "results": results}, out, indent=1)
-        out.write("\n")
-    path = os.path.join(ROOT, "docs/reference/performance.md")
-    with open(path) as page:
-        text = page.read()
-    said = (f"Measured {about['date']} at {about['commit']} on {about['machine']}; {about['versions']['nginx']}, "
-            f"{about['versions']['haproxy'].split(' -')[0]}, {about['versions']['envoy']}; the median of "
-            f"{arguments.rounds} rounds of {arguments.seconds} seconds. "
-            "A figure, and beside each peer's how many times it ours is.\n\n"
-            "![Requests per second beside peers](images/performance.svg)\n\n")
-    text = re.sub(r"(<!-- measured -->\n).*(<!-- end -->)", lambda m: m[1] + said + table(results) + "\n" + m[2], text,
-                  flags=re.DOTALL)
-    with open(path, "w") as page:
-        page.write(text)
-    os.makedirs(os.path.join(ROOT, "docs/reference/images"), exist_ok=True)
-    with open(os.path.join(ROOT, "docs/reference/images/performance.svg"), "w") as out:
-        out.write(chart(results))
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=int, default=5)
@@ -434,7 +344,7 @@ def main():
         with open(arguments.json, "w") as out:
             json.dump(results, out, indent=1)
     if arguments.report:
-        report(world, results, quota, arguments)
+        report(results, quota, arguments)
 
 
 if __name__ == "__main__":

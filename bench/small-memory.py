@@ -98,7 +98,7 @@ class World:
         upstream, redis, admin = free_port(), free_port(), free_port()
         threading.Thread(target=serve, args=(upstream,), daemon=True).start()
         self.start("redis-server", "--port", str(redis), "--save", "")
-        # The control plane, with a gateway that nobody asks.
+        # The control plane, with a gateway without requests.
         platform = shared.Platform(self.program, work, bench=upstream)
         platform.public_site()
         config = shared.config(work, "gateway.toml", PORT=self.port, ADMIN=admin, REDIS=redis, CONTROL=platform.control,

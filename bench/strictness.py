@@ -107,7 +107,7 @@ def outcome(port, upstream, attack):
             pass
         except OSError:
             ended = True
-    time.sleep(0.02)  # what is under way to the upstream arrives
+    time.sleep(0.02)  # bytes on their way to the upstream arrive
     if upstream.seen != before:
         return "passed"
     status = re.match(rb"HTTP/1\.[01] (\d)", received)

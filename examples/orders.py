@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The orders API from Python, with nothing but its standard library.
+"""A client of the orders API in Python, with the standard library only.
 
     API_KEY=th_live_... examples/orders.py https://HOST[:PORT] list
     ... place PET QUANTITY      places an order, once, also if the answer was lost and the request is sent again
@@ -7,8 +7,7 @@
 
 CA_FILE names the authority to trust; for ./up it is data/ca/ca.pem.
 
-What to copy is `Orders.request`: it waits as long as `Retry-After` says, backs off exponentially where nothing is said,
-and repeats only what cannot hurt.
+Copy `Orders.request`: it honours `Retry-After`, otherwise backs off exponentially, and retries only safe requests.
 """
 
 import http.client
@@ -22,18 +21,18 @@ import time
 import urllib.parse
 import uuid
 
-# Tries of one request, the longest wait between two that we choose ourselves, and the longest we accept, in seconds.
+# Attempts per request, the longest wait that we choose between two, and the longest Retry-After that we accept, in seconds.
 ATTEMPTS_MAX = 6
 BACKOFF_MAX = 30.0
 PATIENCE = 120.0
 TIMEOUT = 30.0
 
-# Answers after which the same request may succeed later: too many requests, and trouble on the other side.
+# Statuses after which the same request may succeed later: too many requests, and server errors.
 WORTH_REPEATING = {429, 502, 503, 504}
 
 
 class Refused(Exception):
-    """The API said no, with its reason: `code` is for programs, the message for people."""
+    """The API refused a request: `code` is for programs, the message for people."""
 
     def __init__(self, status: int, error: dict):
         super().__init__(f"{status} {error.get('code')}: {error.get('message')}")
@@ -50,16 +49,16 @@ class Orders:
         self.connection: http.client.HTTPConnection | None = None
 
     def list(self) -> list[dict]:
-        """All orders. A list that was cut off is no JSON and is never taken for a short one."""
+        """Returns all orders. A truncated list is invalid JSON, so it raises an error."""
         return self.request("GET", "/v1/store/orders")
 
     def place(self, pet: int, quantity: int) -> dict:
-        """A new order. The key is made once, outside of the repetitions, so that they all mean the same order."""
+        """Places an order. All retries send the same idempotency key, so they place it once."""
         once = {"Idempotency-Key": str(uuid.uuid4())}
         return self.request("POST", "/v2/store/orders", {"petId": pet, "quantity": quantity}, once)
 
     def cancel(self, order: int) -> bool:
-        """Cancels a pending order. False: it was cancelled already, perhaps by us, and the answer was lost."""
+        """Cancels a pending order. False: it is already cancelled, perhaps by an earlier attempt whose answer was lost."""
         try:
             self.request("DELETE", f"/v1/store/orders/{order}")
             return True
@@ -69,8 +68,8 @@ class Orders:
             raise
 
     def request(self, method: str, path: str, body: dict | None = None, headers: dict | None = None):
-        """One request, repeated while that is worth it. Everything here may be repeated: reading changes nothing,
-        a cancelled order stays cancelled, and placing carries an Idempotency-Key."""
+        """Sends a request, with retries. All requests here are safe to retry: reading changes nothing, a cancelled
+        order stays cancelled, and placing sends an Idempotency-Key."""
         for attempt in range(1, ATTEMPTS_MAX + 1):
             last = attempt == ATTEMPTS_MAX
             try:
@@ -94,10 +93,10 @@ class Orders:
         raise AssertionError("the loop returns or raises")
 
     def _wait(self, attempt: int, asked: float | None, why: str) -> None:
-        # Half of it at random, so that clients that were refused together do not come back together.
+        # Half of the wait is random, so that clients that were refused together do not retry together.
         wait = min(BACKOFF_MAX, 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.0)
         if asked is not None:
-            wait = asked + random.uniform(0.0, 0.5)  # never earlier: requests before that can get the key banned
+            wait = asked + random.uniform(0.0, 0.5)  # not earlier: the gateway may ban a key that retries early
         if wait > PATIENCE:
             raise TimeoutError(f"{why}: the API asks for {wait:.0f} seconds")
         print(f"{why}; trying again in {wait:.1f} s", file=sys.stderr)
@@ -111,7 +110,7 @@ class Orders:
             headers["Content-Type"] = "application/json"
         self.connection.request(method, path, json.dumps(body) if body is not None else None, headers)
         answer = self.connection.getresponse()
-        text = answer.read()  # raises IncompleteRead when the answer was cut off
+        text = answer.read()  # raises IncompleteRead if the answer is truncated
         if answer.will_close:
             self.connection = None
         return answer.status, answer.headers, text
@@ -119,7 +118,7 @@ class Orders:
     def _connect(self) -> http.client.HTTPConnection:
         host, secure = self.url.hostname or "", self.url.scheme == "https"
         port = self.url.port or (443 if secure else 80)
-        # Names below .localhost are this machine (RFC 6761); not every system's resolver knows.
+        # Names below .localhost are this machine (RFC 6761), which some resolvers do not know.
         address = "127.0.0.1" if host.endswith(".localhost") else host
         plain = socket.create_connection((address, port), TIMEOUT)
         connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT)

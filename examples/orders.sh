@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# The orders API with curl: list, place an order once however often it is sent, look at it, cancel it, page through /v2.
+# The orders API with curl: list orders, place one (idempotent), get it, cancel it, read /v2 in pages.
 #   API_KEY=th_live_... examples/orders.sh https://HOST[:PORT]
-# CA_FILE names the authority to trust; for ./up it is data/ca/ca.pem. Needs curl 7.76 or newer.
+# CA_FILE is the trusted CA certificate; for ./up it is data/ca/ca.pem. Needs curl 7.76 or newer.
 set -euo pipefail
 base=${1:?usage: API_KEY=... examples/orders.sh https://HOST[:PORT]}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# The key comes from a file that only we can read: arguments of programs can be seen by others on the machine.
+# The key is in a file that only this user can read, because other users can see the arguments of programs.
 (umask 077 && printf 'header = "Authorization: Bearer %s"\n' "${API_KEY:?set API_KEY}" > "$work/key")
 
-# curl waits as long as Retry-After says (429, 503), otherwise 1, 2, 4... seconds, and gives up after two minutes.
+# curl waits as long as Retry-After says (429, 503), otherwise 1, 2, 4... seconds, and stops after two minutes.
 api() {
     curl --silent --show-error --fail-with-body --config "$work/key" ${CA_FILE:+--cacert "$CA_FILE"} \
         --retry 6 --retry-max-time 120 --compressed "$@"
@@ -32,11 +32,11 @@ place | sed 's/^/  /'
 place > "$work/same.json" && echo && grep -i '^idempotency-replayed' "$work/head" | sed 's/^/  sent again: /'
 order=$(tr -d '\r' < "$work/head" | sed -n 's/^location: //pI')
 
-echo "What it is, and what happened to it:"
+echo "The order, and its history:"
 api "$base$order" | sed 's/^/  /' && echo
 api "$base$order/history" | sed 's/^/  /' && echo
 
-echo "Cancel it. The second time there is nothing left to cancel, and the answer says so:"
+echo "Cancel it. The second attempt is refused, because the order is cancelled already:"
 api --request DELETE "$base/v1/store/orders/${order##*/}" --write-out '  %{http_code}\n'
 api --request DELETE "$base/v1/store/orders/${order##*/}" --write-out '\n  %{http_code}\n' | sed 's/^/  /' || true
 

@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 [ "$(id -u)" = 0 ] || { echo 'tests/fresh-machine.sh makes a system below a folder, which takes root.' >&2; exit 1; }
-command -v debootstrap >/dev/null || { echo 'There is no debootstrap. Install it: apt-get install debootstrap' >&2; exit 1; }
+command -v debootstrap >/dev/null || { echo 'debootstrap is missing; install it: apt-get install debootstrap' >&2; exit 1; }
 [ $# -gt 0 ] || set -- user root
 
 release=bookworm

@@ -1,33 +1,33 @@
-# Sourced by ./up and ./check: finds or installs what they need beside Rust. Prints nothing when nothing is missing.
+# Sourced by ./up and ./check: finds or installs their tools besides Rust. Prints nothing if none is missing.
 # Linux. tools/packages names the packages.
 # shellcheck shell=bash
 
-# Debian keeps servers where only root looks.
+# Debian installs servers into directories that only root has in PATH.
 PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
 # Messages go to the error stream: the output belongs to the program.
 say() { printf '%s\n' "$*" >&2; }
 fail() { printf '%s\n' "$@" >&2; exit 1; }
 
-# Rust. rustup reads rust-toolchain.toml and fetches that version by itself.
+# Rust. rustup reads rust-toolchain.toml and fetches that version automatically.
 need_rust() {
     if ! command -v cargo >/dev/null && [ -x "$HOME/.cargo/bin/cargo" ]; then
         PATH="$HOME/.cargo/bin:$PATH"
     fi
     command -v cargo >/dev/null || fail \
-        "Rust is missing: there is no cargo on the PATH." \
-        "Get it from https://rustup.rs (or your system's package rustup), open a new shell, and run this again." \
-        "The version this project is built with is in rust-toolchain.toml."
+        "Rust is missing: cargo is not in PATH." \
+        "Install it from https://rustup.rs (or your system's package rustup), open a new shell, and run this again." \
+        "rust-toolchain.toml names the version."
     local complaint
     complaint=$(cargo --version 2>&1 >/dev/null) || fail \
-        "cargo does not start. It says:" "$complaint" \
+        "cargo does not start:" "$complaint" \
         "If it asks for a toolchain, run this in $PWD: rustup toolchain install"
 }
 
-# have COMMAND: whether it is here.
+# have COMMAND: whether it is installed.
 have() {
     case "$1" in
-        # A compiler is here when it compiles: on many systems the compiler and the headers of the C library are two packages.
+        # Compiles a program, because on many systems the headers of the C library are a separate package.
         cc) printf '#include <stdlib.h>\n#include <pthread.h>\nint main(void) { return 0; }\n' |
             "${CC:-cc}" -x c -o /dev/null - >/dev/null 2>&1 ;;
         ensurepip) python3 -c 'import ensurepip' 2>/dev/null ;;
@@ -44,7 +44,7 @@ commands_of() {
         { count = split($2, groups, ","); for (i = 1; i <= count; i++) if (groups[i] in want) { print $1; next } }' tools/packages
 }
 
-# packages_of MANAGER COMMAND...: the packages that have these commands. Fails for a command that the table does not know.
+# packages_of MANAGER COMMAND...: the packages with these commands. Fails for a command that the table lacks.
 packages_of() {
     local manager=$1 column command found
     shift
@@ -56,7 +56,7 @@ packages_of() {
     done
 }
 
-# need GROUP...: everything these groups need is here, or is installed now. Fails, naming the commands, where it cannot be.
+# need GROUP...: installs the missing commands of these groups. Fails with their names if it cannot.
 need() {
     local missing=() command
     for command in $(commands_of "$@"); do have "$command" || missing+=("$command"); done
@@ -74,46 +74,46 @@ install_packages() {
         command -v "$manager" >/dev/null && break
     done
     [ "$manager" != none ] || fail "Missing: $*." \
-        "There is no apt-get and no dnf to install them with. Install them (tools/packages names Debian's packages) and run this again."
+        "Neither apt-get nor dnf was found. Install them (tools/packages names Debian's packages) and run this again."
     # shellcheck disable=SC2207
     wanted=($(packages_of "$manager" "$@")) || exit 1
     [ ${#wanted[@]} -gt 0 ] || return 0
     if [ "$(id -u)" -ne 0 ]; then
         command -v sudo >/dev/null || fail \
-            "Missing: $*. Installing them takes root, and there is no sudo." \
+            "Missing: $*. Installing them needs root, and sudo was not found." \
             "As root, run: $manager install ${wanted[*]}"
         as_root=(sudo)
     fi
     say "Installing with $manager: ${wanted[*]}"
     case "$manager" in
         apt-get)
-            # On a fresh machine the lists of packages are not there yet.
+            # A new machine has no package lists yet.
             run_quietly ${as_root[@]+"${as_root[@]}"} apt-get update || true
             set -- env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends
             ;;
         dnf) set -- dnf install --assumeyes ;;
     esac
-    # One package that cannot be had must not keep the others away.
+    # If one package cannot be installed, install the others.
     if ! run_quietly ${as_root[@]+"${as_root[@]}"} "$@" "${wanted[@]}"; then
         local package
         for package in "${wanted[@]}"; do
             run_quietly ${as_root[@]+"${as_root[@]}"} "$@" "$package" || true
         done
     fi
-    # PostgreSQL is wanted for its programs. Its service is not needed and not left on.
+    # Only PostgreSQL's programs are needed, so its service is disabled.
     if [ -d /run/systemd/system ] && [[ " ${wanted[*]} " == *" postgresql"* ]]; then
         ${as_root[@]+"${as_root[@]}"} systemctl disable --now postgresql >/dev/null 2>&1 || true
     fi
 }
 
-# Runs a command and shows what it printed only if it failed.
+# Runs a command and prints its output only if it fails.
 run_quietly() {
     local log outcome=0
     log=$(mktemp)
     "$@" >"$log" 2>&1 || outcome=$?
     if [ "$outcome" -ne 0 ]; then
         cat "$log" >&2
-        say "This failed: $*"
+        say "Failed: $*"
     fi
     rm -f "$log"
     return "$outcome"

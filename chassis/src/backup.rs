@@ -54,7 +54,7 @@ pub async fn copy(from: &Path, to: &Path) -> anyhow::Result<Contents> {
 }
 
 /// Checks a whole database: every page, index and reference must be valid, and there must be no triggers or views. Ours
-/// have none; they would be foreign SQL that runs with our statements.
+/// have none; they would be SQL of others that runs with our statements.
 ///
 /// # Errors
 /// With SQLite's description of the damage.
@@ -266,7 +266,7 @@ mod tests {
         let middle = bytes.len() / 2 / 4096 * 4096;
         bytes[middle..middle + 64].fill(0xff);
         std::fs::write(&to, &bytes).unwrap();
-        let words = format!("{:#}", examine(&to).await.expect_err("a damaged page is no backup"));
+        let words = format!("{:#}", examine(&to).await.expect_err("a backup with a damaged page is refused"));
         assert!(words.contains("is damaged"), "{words}");
         std::fs::write(&to, bytes.get(..middle).unwrap()).unwrap();
         assert!(examine(&to).await.map_or(true, |cut| cut.sha256 != sound.sha256), "half a file is not the backup");

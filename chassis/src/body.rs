@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_is_announced_too_large_is_not_waited_for() {
+    async fn a_body_announced_as_too_large_is_refused_at_once() {
         let mut request = Request::new(Body::from_stream(stream::pending::<io::Result<Bytes>>()));
         request.headers_mut().insert(header::CONTENT_LENGTH, 5.into());
         assert_eq!(whole(request, 4).await.err(), Some(BodyError::TooLarge(4)));

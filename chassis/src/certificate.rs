@@ -39,7 +39,7 @@ pub use self::names::{covers, names_of};
 pub struct Pair {
     /// The chain and its key, as handshakes need them.
     pub certified: Arc<CertifiedKey>,
-    /// The chain as its file has it.
+    /// The chain, as text from its file.
     pub chain_pem: Vec<u8>,
     /// The DNS names and addresses that it covers.
     pub names: Vec<String>,
@@ -100,7 +100,7 @@ impl Pair {
         self.names.iter().any(|name| covers(name, hostname))
     }
 
-    /// SHA-256 of the chain as its file has it.
+    /// SHA-256 of the chain's text in its file.
     fn digest(&self) -> Vec<u8> {
         digest(&SHA256, &self.chain_pem).as_ref().to_vec()
     }
@@ -150,7 +150,7 @@ impl Pair {
     /// Whether it covers all of these hosts.
     ///
     /// # Errors
-    /// Which it does not cover.
+    /// Names that it does not cover.
     pub fn cover_hosts(&self, hosts: &[Hostname]) -> Result<(), FaultKind> {
         self.require(hosts.iter().map(Hostname::as_str).filter(|host| !self.covers(host)))
     }
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replacement_is_accepted_only_if_it_is_as_good() {
+    fn a_replacement_is_accepted_only_if_clients_trust_it_as_much() {
         let hosts: Vec<Hostname> = vec!["api.p.example".parse().unwrap()];
         let wildcard = ["*.p.example"];
         let good = loaded(&wildcard, 0, 2_000);

@@ -23,3 +23,14 @@ pub use problem::{Problems, SettingProblem};
 pub use section::Section;
 pub use source::{Reader, Source};
 pub use watch::{FileWatch, keep_log_filter};
+
+/// A struct from settings: every field's is read before any is missed, so that all mistakes are reported together.
+/// `None` if one of them is a mistake: then it returns from the function around it. A field may use those above it, as
+/// they were read.
+#[macro_export]
+macro_rules! settings {
+    ($name:ident { $($field:ident: $read:expr,)+ }) => {{
+        $(let $field = $read;)+
+        Some($name { $($field: $field?,)+ })
+    }};
+}

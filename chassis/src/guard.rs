@@ -1,4 +1,4 @@
-//! Who may call a service: requests with the gateway's token, and operators with a pass.
+//! Admits requests with the gateway's token, and operators with a pass.
 //!
 //! Both are axum middleware. A request that passes [`require_gateway`] carries an [`Identity`] in its extensions.
 

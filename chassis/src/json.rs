@@ -1,4 +1,4 @@
-//! Parses foreign JSON more strictly, or more leniently, than serde.
+//! Parses JSON of other programs more strictly, or more leniently, than serde.
 
 use serde::Deserializer;
 use serde::de::{DeserializeOwned, Unexpected};
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_are_read_however_they_are_written() {
+    fn whole_numbers_are_parsed_in_every_spelling() {
         for (text, size, weight) in [
             (r#"{"size":2}"#, 2, None),
             (r#"{"size":2.0,"weight":null}"#, 2, None),

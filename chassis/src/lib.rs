@@ -6,9 +6,10 @@
 //! connects one process to another, [`certificate`] judges certificates, [`guard`] admits only requests from the
 //! gateway; [`secret`] and [`seal`] protect secrets; [`sql`] is the interface to the database, [`sqlite`] or
 //! [`postgres`], and [`backup`] copies it; [`supervise`] restarts background tasks that panic, [`watchdog`] detects a
-//! stuck runtime; [`durable`] makes file names that survive a power failure; [`json`] parses foreign JSON; [`percent`]
-//! escapes text in URLs; [`names`] looks up servers; [`network`] defines one client; [`openapi`] has operations and
-//! describes them, [`reference`](mod@reference) for people; [`webhook`] signs and sends messages to customers.
+//! stuck runtime; [`durable`] makes file names that survive a power failure; [`json`] parses untrusted JSON;
+//! [`percent`] escapes text in URLs; [`names`] looks up servers; [`network`] defines one client; [`openapi`] has
+//! operations and describes them, [`reference`](mod@reference) for people; [`webhook`] signs and sends messages to
+//! customers.
 
 pub mod random;
 pub mod durable;

@@ -18,7 +18,7 @@ pub const LATENCY_BUCKETS: &[f64] =
 pub fn registry(version: &str) -> anyhow::Result<Registry> {
     let registry = Registry::new();
     registry.register(Box::new(process::ProcessFigures::new()?))?;
-    gauge_vec(&registry, "build_info", "Always 1; the label says what is running.", &["version"])?
+    gauge_vec(&registry, "build_info", "Always 1; the label is the running version.", &["version"])?
         .with_label_values(&[version])
         .set(1);
     Ok(registry)

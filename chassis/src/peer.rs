@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_peer_that_leads_elsewhere_is_not_followed() {
+    async fn redirects_of_a_peer_are_not_followed() {
         let end = Shutdown::new();
         let listening = async |router: axum::Router| {
             let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();

@@ -208,10 +208,10 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_its_text_even_where_that_is_base64() {
+    fn a_password_is_not_decoded_even_if_it_is_base64() {
         let hex = "0123456789abcdef0123456789abcdef";
         assert_eq!(Secret::parse_password(&format!("{hex}\n")).unwrap().reveal(), hex.as_bytes());
-        assert_ne!(Secret::parse(hex).unwrap().reveal(), hex.as_bytes(), "which is why there are two ways to read");
+        assert_ne!(Secret::parse(hex).unwrap().reveal(), hex.as_bytes(), "so passwords are read differently");
         assert!(Secret::parse_password(" \n").is_err());
     }
 

@@ -261,7 +261,7 @@ mod tests {
     const ASK: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
     #[tokio::test]
-    async fn silent_connections_do_not_keep_others_out_and_a_request_in_progress_stays() {
+    async fn idle_connections_make_room_for_new_ones_and_a_request_in_progress_stays() {
         let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (end, release) = (Shutdown::new(), Arc::new(Notify::new()));

@@ -1,5 +1,7 @@
 //! The shutdown of a process, announced to all tasks.
 
+use std::time::Duration;
+
 use tokio_util::sync::CancellationToken;
 
 /// A handle to the shutdown. Every task that must stop holds a clone.
@@ -27,6 +29,11 @@ impl Shutdown {
     /// Waits for the announcement.
     pub async fn begun(&self) {
         self.token.cancelled().await;
+    }
+
+    /// Waits this long, or until the announcement.
+    pub async fn pause(&self, time: Duration) {
+        let _ = tokio::time::timeout(time, self.begun()).await;
     }
 
     /// The token itself, for code that composes cancellations.

@@ -22,7 +22,7 @@ pub use connection::{Begin, Connection};
 pub use found::{Cell, Found, Readable, whole};
 pub use location::{Location, StoreKind, read_location};
 pub use pool::{Kind, Migrations, Pool, PoolUse};
-pub use query::{Builder, Done, On, Query, QueryAs, Record, Value, query, query_as, query_scalar};
+pub use query::{Builder, Done, On, Query, QueryAs, Record, Value, Values, query, query_as, query_scalar};
 pub use unreadable::{BadColumn, RowKey, UNREADABLE_MAX, UnreadableRows};
 pub use watch::{StoreMetrics, watch};
 

@@ -55,9 +55,9 @@ impl Supervisor {
         Ok(Self { restarts: counter_vec(registry, name, help, &["task"])?, panics: Arc::default() })
     }
 
-    /// Starts `task` with a clone of `state`, and again 1 to 60 seconds after each panic. Once `end` has begun, a pausing
-    /// task starts at once, to finish its work, and a panic is the result of the handle. Aborting the handle aborts the
-    /// task.
+    /// Starts `task` with a clone of `state`, and again 1 to 60 seconds after each panic. Once `end` has begun, a
+    /// pausing task starts at once, to finish its work, and a panic is the result of the handle. Aborting the handle
+    /// aborts the task.
     pub fn spawn<S, F>(
         &self,
         name: &'static str,
@@ -110,8 +110,8 @@ impl Supervisor {
             panic,
             panics,
             restart_in_ms = wait.as_millis(),
-            "background task panicked; restarting it, everything else goes on. This is a defect: report it with the panic's \
-             place, which standard error has"
+            "a background task panicked; restarting it, other tasks continue. This is a defect: report it with the \
+             panic message from standard error"
         );
     }
 

@@ -154,7 +154,7 @@ fn check(
         if silent > millis(limits.dead) {
             dead(&stall);
         } else if silent > millis(limits.late) && !one.warned {
-            tracing::warn!(runtime = one.runtime, silent_ms = silent, "a runtime runs no tasks");
+            tracing::warn!(runtime = one.runtime, silent_ms = silent, "a runtime is blocked");
             one.warned = true;
         } else if silent <= millis(limits.late) {
             one.warned = false;
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_long_silence_is_the_end() {
+    fn only_a_long_stall_ends_the_process() {
         assert_eq!(found(1_000, 1_000, 0), (vec![], 0));
         assert_eq!(found(1_000, 1_100, 0), (vec![], 100));
         let stall = Stall { runtime: "edge", silent: Duration::from_millis(101) };

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_lies_under_its_zone_by_whole_labels_only() {
+    fn a_name_is_in_a_zone_by_whole_labels_only() {
         let zone = Hostname::parse("tollhouse.localhost").unwrap();
         assert!(Hostname::parse("demo.tollhouse.localhost").unwrap().is_under(&zone));
         assert!(zone.is_under(&zone));

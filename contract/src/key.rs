@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_text_is_no_key() {
+    fn other_text_is_not_a_key() {
         let long = "th_live_".to_owned() + &"a".repeat(10_000);
         for text in ["", "th_live_", "Bearer x", "ghp_abc", "th_live_üüüüüüüüüüüüüüüüüü", long.as_str()]
         {

@@ -115,7 +115,7 @@ impl FromStr for ProjectUid {
 serde_as_text!(ProjectUid);
 
 words! {
-    /// Who may send requests to a project's site.
+    /// The callers that a project's site accepts.
     pub enum Access {
         /// An API: bearer keys and quotas. The default.
         Key = "key",

@@ -39,7 +39,7 @@ pub struct CodeEntry {
     pub code: &'static str,
     /// The HTTP status.
     pub status: u16,
-    /// Who has to act.
+    /// The party that must act.
     pub blame: Blame,
     /// What led to the refusal: one or two sentences.
     pub cause: &'static str,
@@ -60,7 +60,7 @@ pub trait Coded: Copy {
 ///
 /// ```
 /// contract::catalogue! {
-///     /// How a shop says no.
+///     /// Refusals of a shop.
 ///     enum Refusal {
 ///         /// There is none left.
 ///         SoldOut = 409 "sold_out" "Come again tomorrow.", Client;
@@ -99,7 +99,7 @@ macro_rules! catalogue {
                 match self { $(Self::$variant => $crate::schema::first(&[$($message)?]),)+ }
             }
 
-            /// Who has to act.
+            /// The party that must act.
             pub const fn blame(self) -> $crate::rejection::Blame {
                 match self { $(Self::$variant => $crate::rejection::Blame::$blame,)+ }
             }
@@ -116,7 +116,7 @@ macro_rules! catalogue {
                 })
             }
 
-            /// Which clients can get it, if the catalogue says so.
+            /// The clients that can get it, if the catalogue names them.
             const fn met_by(self) -> &'static [$crate::rejection::Met] {
                 match self { $(Self::$variant => &[$($crate::rejection::Met::$met)?],)+ }
             }
@@ -196,7 +196,7 @@ catalogue! {
         /// The day is used up.
         DailyQuotaExceeded = 429 "daily_quota_exceeded" "The limit of requests per day is reached. Retry after the time in Retry-After, or choose a higher plan.", Client Anywhere;
         /// Too many requests followed a 429.
-        ApiKeyBanned = 429 "api_key_banned" "The API key is banned for a while because requests kept coming after 429. Back off and retry after the time in Retry-After.", Client Anywhere;
+        ApiKeyBanned = 429 "api_key_banned" "The API key is banned for a while because it kept sending after 429. Back off and retry after the time in Retry-After.", Client Anywhere;
         /// Too many failed authentications from one address.
         TooManyAuthFailures = 429 "too_many_auth_failures" "Too many requests without a valid API key came from this address. Retry after the time in Retry-After.", Client Anywhere;
         /// A project, or one visitor of its site, has too many requests in progress at an upstream.

@@ -47,7 +47,7 @@ pub struct Redirect {
     pub status: Option<RedirectStatus>,
 }
 
-/// What a hostname serves.
+/// A hostname's purpose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Serves {
@@ -70,7 +70,7 @@ pub enum Serves {
 pub struct Site {
     /// The hostname.
     pub hostname: Hostname,
-    /// What it serves.
+    /// Its purpose.
     pub serves: Serves,
     /// Set if the hostname is not the primary one and redirects its visitors to it.
     pub redirect: Option<Redirect>,

@@ -3,8 +3,8 @@
 //! The gateway signs a JSON Web Token (RFC 7519) with `EdDSA` over Ed25519 (RFC 8037) and sends it as
 //! `Tollhouse-Identity-Token` to upstreams that request it. A token is valid for one upstream, its `aud`, and for
 //! [`TOKEN_AGE_MAX_SECONDS`]. It identifies the caller, not the request: all requests of a caller carry the same token
-//! while it is fresh. The public keys are published as a JWK set (RFC 7517). `docs/tenant/identity.md` explains how to verify
-//! tokens.
+//! while it is fresh. The public keys are published as a JWK set (RFC 7517). `docs/tenant/identity.md` explains how to
+//! verify tokens.
 
 use std::net::IpAddr;
 

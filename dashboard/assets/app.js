@@ -41,11 +41,11 @@
     for (const menu of menus()) if (!menu.contains(event.target)) menu.open = false;
   });
 
-  // What tells a thing from all others: where it leads, or what it sends.
+  // The identity of an element: its link target, or the form that it sends.
   const marked = (one) => [one.tagName, one.id, one.getAttribute("href"), one.closest("form")?.getAttribute("action"),
     one.closest("details")?.id, one.name, one.value, one.getAttribute("aria-label")].join("\n");
 
-  // The part of a fetched page with an id, in place of ours. What is open stays open; the focus stays where it was.
+  // Replaces the part of the page with this id by the fetched one. Open details stay open, and the focus stays.
   const exchange = (text, id) => {
     const fresh = new DOMParser().parseFromString(text, "text/html").getElementById(id);
     const old = document.getElementById(id);
@@ -58,14 +58,14 @@
     const mark = focused ? marked(focused) : null;
     old.replaceWith(fresh);
     if (mark) {
-      // Its own row may be gone: then nothing else is focused, so that Enter hits nothing else.
+      // Its row may have been removed: then nothing is focused, so that Enter does nothing else.
       const again = [...fresh.querySelectorAll("a, button, input, select, summary, [tabindex]")].find((one) => marked(one) === mark);
       if (again) again.focus({ preventScroll: true });
     }
     return true;
   };
 
-  // Being told that the page has changed.
+  // Events of changes of the page.
   const live = () => document.getElementById("live");
   if (main.dataset.live && live() && window.EventSource) {
     let latest = null;
@@ -92,7 +92,7 @@
     addEventListener("pagehide", () => events.close());
   }
 
-  // Checking a name while it is typed, once the typing rests.
+  // Checks a name while it is typed, after a pause in typing.
   const form = document.querySelector("form[data-check]");
   if (form) {
     const input = form.querySelector("input[name=name]");

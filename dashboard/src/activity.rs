@@ -1,16 +1,12 @@
 //! Project → Activity: the events of a project, with the actor and the origin of each.
 
-use std::sync::Arc;
-
 use askama::Template;
-use axum::extract::{Path, RawQuery, State};
-use axum::response::Response;
+use axum::extract::{Path, RawQuery};
 use contract::key::Scope;
 use contract::time::UnixMillis;
 use serde_json::Value;
 
-use super::Dashboard;
-use super::fault::Fault;
+use super::fault::PageResult;
 use super::moment::Moment;
 use super::session::Session;
 use super::shell::{Section, Shell, html};
@@ -62,7 +58,7 @@ fn detail(value: &Value) -> String {
     } else {
         ["before", "after"]
     };
-    // A null or false value says nothing.
+    // Null and false values are left out.
     let is_said = |value: &Value| !value.is_null() && *value != Value::Bool(false);
     let others = fields.iter().filter(|(name, value)| is_said(value) && !described.contains(&name.as_str()));
     parts.extend(others.map(|(name, value)| format!("{}: {}", spaced(name), word(value))));
@@ -103,23 +99,17 @@ struct Page {
 }
 
 /// `GET /projects/{project}/activity`.
-pub(super) async fn show(
-    State(dashboard): State<Arc<Dashboard>>,
-    session: Session,
-    Path(id): Path<String>,
-    RawQuery(query): RawQuery,
-) -> Result<Response, Fault> {
+pub(super) async fn show(session: Session, Path(id): Path<String>, RawQuery(query): RawQuery) -> PageResult {
     let project = session.authorise(&id, Some(Scope::DomainsRead))?;
     let query = query.unwrap_or_default();
     let before = query.strip_prefix("before=");
     let cursor = before.map(|before| format!("cursor={}", segment(before))).unwrap_or_default();
-    let events: Events =
-        dashboard.get(&session.actor, Operation::ListEvents, &[project.name.as_str()], &cursor).await?;
+    let events: Events = session.get(Operation::ListEvents, &[project.name.as_str()], &cursor).await?;
     let shell = Shell::within(&session, &project, Section::Activity, w::ACTIVITY);
     Ok(html(&Page {
         shell,
         id: project.to_string(),
-        entries: entries(&events, dashboard.control_plane.now()),
+        entries: entries(&events, session.now()),
         is_first: before.is_none(),
         next: events.next_cursor,
     }))

@@ -9,6 +9,7 @@ use domains_api::Operation;
 use domains_api::actor::{Actor, Origin};
 use domains_api::project::ProjectRef;
 use http::Extensions;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// The control plane as the pages use it: its API, called in the same process, and the sessions.
@@ -27,8 +28,8 @@ pub trait ControlPlane: Send + Sync {
     /// gateway's key was withdrawn after the identity was verified.
     fn origin(&self, extensions: &Extensions) -> Option<Origin>;
 
-    /// Carries out an operation of the API. `place` is the parameters of its path, in order, and the query; `Value::Null` is no
-    /// body.
+    /// Carries out an operation of the API. `place` is the parameters of its path, in order, and the query;
+    /// `Value::Null` is no body.
     async fn call(
         &self,
         actor: &Actor,
@@ -43,7 +44,8 @@ pub trait ControlPlane: Send + Sync {
     /// Signs in with an operator's link, which is valid once.
     async fn follow_link(&self, link: &str, origin: Origin) -> Result<NewSession, NotSignedIn>;
 
-    /// The holder of the session with this secret, if it is valid. A request that a page sends `by_itself` does not extend it.
+    /// The holder of the session with this secret, if it is valid. A request that a page sends `by_itself` does not
+    /// extend it.
     async fn find_session(&self, secret: &str, origin: Origin, by_itself: bool) -> Result<Option<SignedIn>, Refused>;
 
     /// Ends a session; with `everywhere` all sessions of its key, or of all operators.
@@ -64,6 +66,19 @@ pub struct Answered {
     pub acknowledged: Option<String>,
 }
 
+impl Answered {
+    /// Parses the body into the type that a page shows.
+    pub(super) fn read<T: DeserializeOwned>(self) -> Result<T, Refused> {
+        serde_json::from_value(self.body).map_err(|error| {
+            tracing::error!(
+                %error,
+                "the API's response is not what the dashboard expects; answered 500. This is a defect: report it"
+            );
+            Refused::internal()
+        })
+    }
+}
+
 /// A refusal of the API.
 #[derive(Clone, Debug)]
 pub struct Refused {
@@ -71,7 +86,7 @@ pub struct Refused {
     pub status: u16,
     /// The code, as in the catalogue of errors.
     pub code: String,
-    /// What is wrong, and what to do.
+    /// The problem and its fix.
     pub message: String,
 }
 
@@ -93,7 +108,7 @@ pub struct NewSession {
 /// The holder of a key, or an operator, who is signed in.
 #[derive(Clone, Debug)]
 pub struct SignedIn {
-    /// Names the session; it is no secret.
+    /// Names the session; not secret.
     pub id: String,
     /// The project and the key; `None` for an operator.
     pub holder: Option<(ProjectRef, KeyId)>,
@@ -112,7 +127,7 @@ pub enum NotSignedIn {
     NotAKey,
     /// The key is unknown, revoked or expired.
     UnknownKey,
-    /// The key has none of the scopes that pages need.
+    /// The key lacks the scopes that pages need.
     NothingToDo,
     /// The link was used already, or has expired.
     LinkSpent,

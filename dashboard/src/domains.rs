@@ -11,15 +11,15 @@ mod view;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::extract::Path;
+use axum::response::{IntoResponse, Redirect};
 use axum::routing::{get, post};
 use chassis::percent::segment;
 use domains_api::Operation;
 use serde_json::{Value, json};
 
 use super::Dashboard;
-use super::fault::Fault;
+use super::fault::PageResult;
 use super::form::Posted;
 
 /// The pages and buttons, below the project's path.
@@ -36,57 +36,44 @@ pub(super) fn routes() -> Router<Arc<Dashboard>> {
 }
 
 /// `POST …/verify`: checks DNS now.
-async fn verify(
-    State(dashboard): State<Arc<Dashboard>>,
-    Path((id, name)): Path<(String, String)>,
-    posted: Posted,
-) -> Result<Response, Fault> {
-    carry_out(&dashboard, &posted, &id, &name, Operation::VerifyDomain, &Value::Null, "verified").await
+async fn verify(Path((id, name)): Path<(String, String)>, posted: Posted) -> PageResult {
+    carry_out(&posted, &id, &name, Operation::VerifyDomain, &Value::Null, "verified").await
 }
 
 /// `POST …/primary`.
-async fn primary(
-    State(dashboard): State<Arc<Dashboard>>,
-    Path((id, name)): Path<(String, String)>,
-    posted: Posted,
-) -> Result<Response, Fault> {
+async fn primary(Path((id, name)): Path<(String, String)>, posted: Posted) -> PageResult {
     let body = json!({ "primary": !posted.fields.is_set("off") });
-    carry_out(&dashboard, &posted, &id, &name, Operation::ChangeDomain, &body, "saved").await
+    carry_out(&posted, &id, &name, Operation::ChangeDomain, &body, "saved").await
 }
 
 /// `POST …/redirect`.
-async fn redirect(
-    State(dashboard): State<Arc<Dashboard>>,
-    Path((id, name)): Path<(String, String)>,
-    posted: Posted,
-) -> Result<Response, Fault> {
+async fn redirect(Path((id, name)): Path<(String, String)>, posted: Posted) -> PageResult {
     let to = posted.fields.text("to");
     let rule = match posted.fields.text("status").parse::<u16>() {
         _ if to.is_empty() => Value::Null,
         Ok(status) => json!({ "to": to, "status": status }),
         Err(_) => json!({ "to": to }),
     };
-    carry_out(&dashboard, &posted, &id, &name, Operation::ChangeDomain, &json!({ "redirect": rule }), "saved").await
+    carry_out(&posted, &id, &name, Operation::ChangeDomain, &json!({ "redirect": rule }), "saved").await
 }
 
 async fn carry_out(
-    dashboard: &Dashboard,
     posted: &Posted,
     id: &str,
     name: &str,
     operation: Operation,
     body: &Value,
     notice: &str,
-) -> Result<Response, Fault> {
-    match dashboard.call(&posted.session.actor, operation, (&[id, name], ""), body).await {
+) -> PageResult {
+    match posted.session.call(operation, (&[id, name], ""), body).await {
         Ok(answered) => {
             let notice = if answered.status == 202 { "verifying" } else { notice };
             let place = format!("/projects/{}/domains/{}?{notice}", segment(id), segment(name));
             Ok(Redirect::to(&place).into_response())
         }
-        // Something about the domain as it is: shown beside it.
+        // A problem of the domain itself: shown beside it.
         Err(refused) if matches!(refused.status, 400 | 409 | 429) => {
-            detail::page(dashboard, &posted.session, id, name, None, Some(refused)).await
+            detail::page(&posted.session, id, name, None, Some(refused)).await
         }
         Err(refused) => Err(refused.into()),
     }

@@ -4,11 +4,10 @@ use askama::Template;
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
-use http::StatusCode;
 
 use super::fault::Fault;
 use super::session::Session;
-use super::shell::{Section, Shell, html};
+use super::shell::{Section, Shell, html_with};
 use super::words as w;
 
 #[derive(Template)]
@@ -39,9 +38,7 @@ pub(super) fn page(session: Option<&Session>, fault: &Fault) -> Response {
         code: refused.code.clone(),
         needs_scope: refused.code == "insufficient_scope",
     };
-    let mut response = html(&page);
-    *response.status_mut() = StatusCode::from_u16(refused.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    response
+    html_with(refused.status, &page)
 }
 
 /// Turns faults into pages.

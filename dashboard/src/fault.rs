@@ -15,6 +15,9 @@ pub(super) enum Fault {
     Refused(Box<Refused>),
 }
 
+/// A page or a redirect, unless there is a reason against it.
+pub(super) type PageResult = Result<Response, Fault>;
+
 impl Fault {
     pub(super) fn refused(status: u16, code: &str, message: &str) -> Self {
         Self::Refused(Box::new(Refused { status, code: code.to_owned(), message: message.to_owned() }))

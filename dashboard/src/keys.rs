@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{Path, RawQuery, State};
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::extract::{Path, RawQuery};
+use axum::response::{IntoResponse, Redirect};
 use axum::routing::{get, post};
 use contract::key::{Scope, Scopes};
 use contract::time::UnixMillis;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::Dashboard;
 use super::control_plane::{Answered, Refused};
-use super::fault::Fault;
+use super::fault::{Fault, PageResult};
 use super::form::Posted;
 use super::moment::Moment;
 use super::once;
@@ -42,12 +42,12 @@ const LIFETIMES: [i64; 4] = [0, 30, 90, 365];
 const OVERLAPS: [u32; 4] = [0, 3_600, 86_400, 7 * 86_400];
 
 /// Every key of the project: their number is bounded, so all of them are a few pages.
-async fn all_keys(dashboard: &Dashboard, session: &Session, project: &ProjectRef) -> Result<Vec<Key>, Fault> {
+async fn all_keys(session: &Session, project: &ProjectRef) -> Result<Vec<Key>, Fault> {
     let mut all = Vec::new();
     let mut page = "limit=200".to_owned();
     loop {
         let place = [project.name.as_str()];
-        let Keys { keys, next_cursor } = dashboard.get(&session.actor, Operation::ListKeys, &place, &page).await?;
+        let Keys { keys, next_cursor } = session.get(Operation::ListKeys, &place, &page).await?;
         all.extend(keys);
         match next_cursor {
             Some(next) => page = format!("limit=200&cursor={}", segment(&next)),
@@ -123,24 +123,18 @@ struct Page {
 }
 
 /// `GET /projects/{project}/keys`.
-async fn show(
-    State(dashboard): State<Arc<Dashboard>>,
-    session: Session,
-    Path(id): Path<String>,
-    RawQuery(query): RawQuery,
-    headers: HeaderMap,
-) -> Result<Response, Fault> {
+async fn show(session: Session, Path(id): Path<String>, RawQuery(query): RawQuery, headers: HeaderMap) -> PageResult {
     let query = query.unwrap_or_default();
-    let Some(made) = once::find(&dashboard, &session, &headers) else {
-        return page(&dashboard, &session, &id, w::notice(&query), FormResult::default()).await;
+    let Some(made) = once::find(&session, &headers) else {
+        return page(&session, &id, w::notice(&query), FormResult::default()).await;
     };
-    once::done(page(&dashboard, &session, &id, None, FormResult { made: Some(made), ..FormResult::default() }).await?)
+    once::done(page(&session, &id, None, FormResult { made: Some(made), ..FormResult::default() }).await?)
 }
 
 /// Redirects to the page that shows the new key.
-fn made(dashboard: &Dashboard, session: &Session, project: &ProjectRef, answered: Answered) -> Result<Response, Fault> {
+fn made(session: &Session, project: &ProjectRef, answered: Answered) -> PageResult {
     let made: Made = answered.read()?;
-    once::lead(dashboard, session, &format!("/projects/{project}/keys?made"), &made)
+    once::lead(session, &format!("/projects/{project}/keys?made"), &made)
 }
 
 /// The result of a form: the new key, or the refusal.
@@ -157,16 +151,10 @@ impl FormResult {
     }
 }
 
-async fn page(
-    dashboard: &Dashboard,
-    session: &Session,
-    id: &str,
-    notice: Option<&'static str>,
-    result: FormResult,
-) -> Result<Response, Fault> {
+async fn page(session: &Session, id: &str, notice: Option<&'static str>, result: FormResult) -> PageResult {
     let project = session.authorise(id, Some(Scope::KeysWrite))?;
-    let keys = all_keys(dashboard, session, &project).await?;
-    let now = dashboard.control_plane.now();
+    let keys = all_keys(session, &project).await?;
+    let now = session.now();
     let all = keys.into_iter().rev().map(|key| Row::of(key, session, now));
     let (rows, gone): (Vec<Row>, Vec<Row>) = all.partition(Row::is_usable);
     let scopes = Scopes::all();
@@ -188,53 +176,41 @@ async fn page(
 }
 
 /// `POST /projects/{project}/keys`: a new key, shown once.
-async fn create(
-    State(dashboard): State<Arc<Dashboard>>,
-    Path(id): Path<String>,
-    Posted { session, fields }: Posted,
-) -> Result<Response, Fault> {
+async fn create(Path(id): Path<String>, Posted { session, fields }: Posted) -> PageResult {
     let project = session.authorise(&id, Some(Scope::KeysWrite))?;
     let scopes: Vec<&str> = fields.all("scope").collect();
     let days = fields.text("days").parse::<i64>().ok().filter(|days| LIFETIMES.contains(days)).unwrap_or(0);
-    let ends = dashboard.control_plane.now().to_seconds().plus(days * 86_400);
+    let ends = session.now().to_seconds().plus(days * 86_400);
     let expires_at = (days > 0).then(|| jiff::Timestamp::from_second(ends.0).unwrap_or_default().to_string());
     let label = fields.text("label");
     let body = json!({ "label": label, "scopes": scopes, "expires_at": expires_at });
-    match dashboard.call(&session.actor, Operation::CreateKey, (&[project.name.as_str()], ""), &body).await {
-        Ok(answered) => made(&dashboard, &session, &project, answered),
+    match session.call(Operation::CreateKey, (&[project.name.as_str()], ""), &body).await {
+        Ok(answered) => made(&session, &project, answered),
         Err(refused) => {
             let result = FormResult { label: label.to_owned(), ..FormResult::refused(refused) };
-            page(&dashboard, &session, &id, None, result).await
+            page(&session, &id, None, result).await
         }
     }
 }
 
 /// `POST …/keys/{key}/rotate`: a new key like it, which works beside it for a while.
-async fn rotate(
-    State(dashboard): State<Arc<Dashboard>>,
-    Path((id, key)): Path<(String, String)>,
-    Posted { session, fields }: Posted,
-) -> Result<Response, Fault> {
+async fn rotate(Path((id, key)): Path<(String, String)>, Posted { session, fields }: Posted) -> PageResult {
     let project = session.authorise(&id, Some(Scope::KeysWrite))?;
     let overlap = fields.text("overlap").parse::<u32>().ok().filter(|overlap| OVERLAPS.contains(overlap));
     let body = overlap.map_or(json!({}), |overlap| json!({ "overlap_seconds": overlap }));
     let named = [project.name.as_str(), &key];
-    match dashboard.call(&session.actor, Operation::RotateKey, (&named, ""), &body).await {
-        Ok(answered) => made(&dashboard, &session, &project, answered),
-        Err(refused) => page(&dashboard, &session, &id, None, FormResult::refused(refused)).await,
+    match session.call(Operation::RotateKey, (&named, ""), &body).await {
+        Ok(answered) => made(&session, &project, answered),
+        Err(refused) => page(&session, &id, None, FormResult::refused(refused)).await,
     }
 }
 
 /// `POST …/keys/{key}/revoke`.
-async fn revoke(
-    State(dashboard): State<Arc<Dashboard>>,
-    Path((id, key)): Path<(String, String)>,
-    Posted { session, fields: _ }: Posted,
-) -> Result<Response, Fault> {
+async fn revoke(Path((id, key)): Path<(String, String)>, Posted { session, fields: _ }: Posted) -> PageResult {
     let project = session.authorise(&id, Some(Scope::KeysWrite))?;
     let named = [project.name.as_str(), &key];
-    match dashboard.call(&session.actor, Operation::RevokeKey, (&named, ""), &Value::Null).await {
+    match session.call(Operation::RevokeKey, (&named, ""), &Value::Null).await {
         Ok(_) => Ok(Redirect::to(&format!("/projects/{project}/keys?revoked")).into_response()),
-        Err(refused) => page(&dashboard, &session, &id, None, FormResult::refused(refused)).await,
+        Err(refused) => page(&session, &id, None, FormResult::refused(refused)).await,
     }
 }

@@ -3,13 +3,12 @@
 //! Server-rendered pages that work without script; a small script copies values and exchanges the part of a page that
 //! has changed. The pages are a client of the API in the same process ([`ControlPlane`]): they can do only what the
 //! API can do, and they show its refusals unchanged. The dashboard has its own sessions (`session`), because the edge
-//! serves its host to everybody; the control plane stores them. Words that occur once are in the templates; words that
+//! serves its host without a key; the control plane stores them. Words that occur once are in the templates; words that
 //! several pages share, or that depend on a value, are in `words`.
 //!
 //! Without the database, pages answer 503, and sessions stay valid.
 
 mod control_plane;
-mod client;
 mod words;
 mod moment;
 mod digest;
@@ -50,7 +49,7 @@ use fault::Fault;
 /// The label of the dashboard below the platform's domain.
 pub const LABEL: &str = "dashboard";
 
-/// Pages that get events of changes at the same time; others reload by themselves.
+/// Pages that get events of changes at the same time; others reload periodically.
 const WATCHERS_MAX: usize = 256;
 
 /// How many of them one project's people, or one operator's session, may have.

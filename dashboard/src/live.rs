@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Path, Query, State};
+use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::response::{IntoResponse, Response};
 use contract::key::Scope;
 use domains_api::Operation;
 use futures_util::stream;
@@ -19,7 +19,7 @@ use serde_json::Value;
 use super::Dashboard;
 use super::digest::digest_of;
 use super::domains::list::ListQuery;
-use super::fault::Fault;
+use super::fault::{Fault, PageResult};
 use super::session::Session;
 use super::words as w;
 use chassis::shares::SharePermit;
@@ -27,8 +27,8 @@ use chassis::shares::SharePermit;
 /// Interval of the checks for changes.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A stream ends after this number of checks, and the browser reconnects at once. So a session that ended gets no more events,
-/// and a gateway that drains does not wait for an open page.
+/// A stream ends after this number of checks, and the browser reconnects at once. So a session that ended gets no more
+/// events, and a gateway that drains does not wait for an open page.
 const CHECKS_MAX: u32 = 5;
 
 /// Delay before the browser reconnects.
@@ -61,7 +61,7 @@ pub(super) async fn watch(
     session: Session,
     Path(project): Path<String>,
     Query(what): Query<What>,
-) -> Result<Response, Fault> {
+) -> PageResult {
     session.authorise(&project, Some(Scope::DomainsRead))?;
     let holder = session.project().map_or(session.id.as_str(), |project| project.uid.as_str());
     let Some(permit) = dashboard.watchers.take(holder) else {
@@ -94,13 +94,13 @@ impl Watch {
             self.checks += 1;
             let (operation, named, query) = &self.watched;
             let named: Vec<&str> = named.iter().map(String::as_str).collect();
-            let found = self.dashboard.call(&self.session.actor, *operation, (&named, query), &Value::Null).await;
+            let found = self.session.call(*operation, (&named, query), &Value::Null).await;
             let state = match found {
                 Ok(answered) => digest_of(&answered.body.to_string()),
-                Err(refused) if refused.status < 500 => refused.code, // removed, for example: that is news too
+                Err(refused) if refused.status < 500 => refused.code, // removed, for example: the page reloads too
                 Err(_) => continue,
             };
-            // The first event says what the page is to compare with.
+            // The first event has the state that the page compares with.
             if self.seen.as_ref() != Some(&state) {
                 self.seen = Some(state.clone());
                 return Some(Event::default().event("state").retry(ASK_AGAIN).data(state));

@@ -25,7 +25,7 @@ impl Moment {
         Self::of(Timestamp::from_millisecond(millis.0).unwrap_or_default(), now)
     }
 
-    /// A time of which only the minute is known: the start of that minute.
+    /// A time known to the minute: the start of that minute.
     pub(super) fn in_minute(text: &str, now: UnixMillis) -> Option<Self> {
         let moment = Self::parse(text, now)?;
         let away = now.to_seconds().0 - text.parse::<Timestamp>().ok()?.as_second();

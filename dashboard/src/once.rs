@@ -1,15 +1,14 @@
 //! Shows a new key or secret once.
 //!
-//! The response to the form redirects to the page and carries the secret in a cookie, sealed and bound to the session. The page
-//! shows it and deletes the cookie. So reloading the page creates nothing, and the server keeps no secret.
+//! The response to the form redirects to the page and carries the secret in a cookie, sealed and bound to the session.
+//! The page shows it and deletes the cookie. So reloading the page creates nothing, and the server keeps no secret.
 
 use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
 use http::{HeaderMap, HeaderValue, header};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::Dashboard;
-use super::fault::Fault;
+use super::fault::{Fault, PageResult};
 use super::session::{Session, cookie, presented};
 
 const COOKIE: &str = "__Host-tollhouse-made";
@@ -22,27 +21,22 @@ fn place(session: &Session) -> String {
 }
 
 /// Redirects to the page at `path`, which shows `value`.
-pub(super) fn lead(
-    dashboard: &Dashboard,
-    session: &Session,
-    path: &str,
-    value: &impl Serialize,
-) -> Result<Response, Fault> {
+pub(super) fn lead(session: &Session, path: &str, value: &impl Serialize) -> PageResult {
     let text = serde_json::to_vec(value).map_err(Fault::internal)?;
-    let sealed = dashboard.control_plane.sealing().seal(&text, &place(session));
+    let sealed = session.sealing().seal(&text, &place(session));
     let sealed = sealed.map_err(Fault::internal)?;
     let set = AppendHeaders([(header::SET_COOKIE, cookie(COOKIE, &sealed, SECONDS)?)]);
     Ok((set, Redirect::to(path)).into_response())
 }
 
 /// The value to show, if there is one.
-pub(super) fn find<T: DeserializeOwned>(dashboard: &Dashboard, session: &Session, headers: &HeaderMap) -> Option<T> {
-    let text = dashboard.control_plane.sealing().open(presented(headers, COOKIE)?, &place(session)).ok()?;
+pub(super) fn find<T: DeserializeOwned>(session: &Session, headers: &HeaderMap) -> Option<T> {
+    let text = session.sealing().open(presented(headers, COOKIE)?, &place(session)).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
 /// Deletes the cookie, after the page has shown it.
-pub(super) fn done(mut response: Response) -> Result<Response, Fault> {
+pub(super) fn done(mut response: Response) -> PageResult {
     let gone: HeaderValue = cookie(COOKIE, "", 0)?;
     response.headers_mut().append(header::SET_COOKIE, gone);
     Ok(response)

@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use super::Dashboard;
 use super::control_plane::NotSignedIn;
-use super::fault::Fault;
+use super::fault::{Fault, PageResult};
 use super::form::Fields;
 use super::moment::Moment;
 use super::session::{self, Session};
@@ -52,7 +52,7 @@ pub(super) async fn entered(
     State(dashboard): State<Arc<Dashboard>>,
     Extension(origin): Extension<Origin>,
     fields: Fields,
-) -> Result<Response, Fault> {
+) -> PageResult {
     match dashboard.control_plane.follow_link(fields.text("link"), origin).await {
         Ok(opened) => {
             Ok(([(header::SET_COOKIE, session::cookie_of(&opened)?)], Redirect::to("/operator")).into_response())
@@ -125,14 +125,13 @@ impl BanRow {
 }
 
 /// `GET /operator`.
-pub(super) async fn overview(State(dashboard): State<Arc<Dashboard>>, session: Session) -> Result<Response, Fault> {
+pub(super) async fn overview(session: Session) -> PageResult {
     require_operator(&session)?;
-    let actor = &session.actor;
-    let nodes: GatewayProcesses = dashboard.get(actor, Operation::ListNodes, &[], "").await?;
-    let status: Status = dashboard.get(actor, Operation::ShowStatus, &[], "").await?;
-    let withdrawals: Withdrawals = dashboard.get(actor, Operation::ListWithdrawals, &[], "").await?;
-    let overview: Overview = dashboard.get(actor, Operation::ShowOverview, &[], "").await?;
-    let now = dashboard.control_plane.now();
+    let nodes: GatewayProcesses = session.get(Operation::ListNodes, &[], "").await?;
+    let status: Status = session.get(Operation::ShowStatus, &[], "").await?;
+    let withdrawals: Withdrawals = session.get(Operation::ListWithdrawals, &[], "").await?;
+    let overview: Overview = session.get(Operation::ShowOverview, &[], "").await?;
+    let now = session.now();
     let withdrawals_cut = i64::try_from(withdrawals.withdrawals.len()).is_ok_and(|listed| listed < withdrawals.total);
     let withdrawals = withdrawals.withdrawals.into_iter().map(|row| {
         let since = Moment::parse(&row.withdrawal.since, now);
@@ -180,15 +179,10 @@ struct ProjectsPage {
 }
 
 /// `GET /operator/projects`.
-pub(super) async fn projects(
-    State(dashboard): State<Arc<Dashboard>>,
-    session: Session,
-    Query(after): Query<After>,
-) -> Result<Response, Fault> {
+pub(super) async fn projects(session: Session, Query(after): Query<After>) -> PageResult {
     require_operator(&session)?;
     let cursor = after.after.map(|after| format!("&cursor={}", segment(&after))).unwrap_or_default();
-    let found: Projects =
-        dashboard.get(&session.actor, Operation::ListProjects, &[], &format!("limit=100{cursor}")).await?;
+    let found: Projects = session.get(Operation::ListProjects, &[], &format!("limit=100{cursor}")).await?;
     let shell = Shell::of(&session, Section::Projects, w::PROJECTS);
     Ok(html(&ProjectsPage { shell, projects: found.projects, next: found.next_cursor }))
 }

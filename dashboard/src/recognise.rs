@@ -12,7 +12,7 @@ use super::fault::Fault;
 use super::session::{Session, secret_of};
 use super::{Dashboard, explain};
 
-/// The header of requests that an open page sends by itself (`app.js`).
+/// The header of automatic requests of an open page (`app.js`).
 const BY_ITSELF: &str = "x-by-itself";
 
 /// Identifies the gateway and the client. Requests get their [`Origin`] as an extension.
@@ -33,15 +33,15 @@ pub(super) async fn recognise(State(dashboard): State<Arc<Dashboard>>, mut reque
     let secret = secret_of(request.headers());
     let origin = request.extensions().get::<Origin>().cloned();
     let (Some(secret), Some(origin)) = (secret, origin) else { return next.run(request).await };
-    // Requests that an open page makes by itself do not keep the session alive.
+    // Automatic requests of an open page do not keep the session alive.
     let by_itself = request.uri().path().ends_with("/live") || request.headers().contains_key(BY_ITSELF);
     match dashboard.control_plane.find_session(&secret, origin, by_itself).await {
         Ok(Some(signed_in)) => {
-            request.extensions_mut().insert(Session::of(signed_in, &secret));
+            request.extensions_mut().insert(Session::of(dashboard.control_plane.clone(), signed_in, &secret));
             next.run(request).await
         }
         Ok(None) => next.run(request).await,
-        // A failed lookup ends no session: the page says what failed.
+        // A failed lookup does not end the session: the page shows the error.
         Err(refused) => explain::page(None, &Fault::from(refused)).into_response(),
     }
 }

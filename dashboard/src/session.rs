@@ -3,26 +3,33 @@
 //! The cookie holds 32 random bytes. The control plane looks up their holder and their end at every request.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
 use aws_lc_rs::hmac;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chassis::seal::SealingKey;
 use contract::key::Scope;
+use contract::time::UnixMillis;
+use domains_api::Operation;
 use domains_api::actor::Actor;
 use domains_api::project::ProjectRef;
 use http::{HeaderMap, HeaderValue, header};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use super::control_plane::{NewSession, SignedIn};
+use super::control_plane::{Answered, ControlPlane, NewSession, Refused, SignedIn};
 use super::fault::Fault;
 
 /// `__Host-`: the cookie is sent only over https, only to this host, for all its paths.
 const COOKIE: &str = "__Host-tollhouse";
 
-/// A session and the holder of its key.
-#[derive(Clone, Debug)]
+/// A session and the holder of its key. Pages call the API through it.
+#[derive(Clone)]
 pub(super) struct Session {
+    control_plane: Arc<dyn ControlPlane>,
     signed_in: SignedIn,
     /// The token that every form must send back.
     pub(super) csrf: String,
@@ -30,8 +37,36 @@ pub(super) struct Session {
 
 impl Session {
     /// The session with this secret.
-    pub(super) fn of(signed_in: SignedIn, secret: &str) -> Self {
-        Self { signed_in, csrf: csrf_of(secret) }
+    pub(super) fn of(control_plane: Arc<dyn ControlPlane>, signed_in: SignedIn, secret: &str) -> Self {
+        Self { control_plane, signed_in, csrf: csrf_of(secret) }
+    }
+
+    /// Calls an operation of the API with the parameters of its path, in order, and a query. `Value::Null`: no body.
+    pub(super) async fn call(
+        &self,
+        operation: Operation,
+        place: (&[&str], &str),
+        body: &Value,
+    ) -> Result<Answered, Refused> {
+        self.control_plane.call(&self.actor, operation, place, body).await
+    }
+
+    /// Calls an operation that only reads.
+    pub(super) async fn get<T>(&self, operation: Operation, named: &[&str], query: &str) -> Result<T, Refused>
+    where
+        T: DeserializeOwned,
+    {
+        self.call(operation, (named, query), &Value::Null).await?.read()
+    }
+
+    /// The time.
+    pub(super) fn now(&self) -> UnixMillis {
+        self.control_plane.now()
+    }
+
+    /// Seals what a page shows once.
+    pub(super) fn sealing(&self) -> &SealingKey {
+        self.control_plane.sealing()
     }
 
     pub(super) fn is_operator(&self) -> bool {

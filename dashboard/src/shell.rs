@@ -41,16 +41,12 @@ impl Shell {
     /// For a page within a session.
     pub(super) fn of(session: &Session, section: Section, title: impl Into<String>) -> Self {
         Self {
-            title: title.into(),
             section,
             signed_in: true,
             operator: session.is_operator(),
             project: session.project().cloned(),
             csrf: session.csrf.clone(),
-            live: None,
-            reload_seconds: None,
-            style: assets::address("app.css"),
-            script: assets::address("app.js"),
+            ..Self::outside(title)
         }
     }
 
@@ -102,8 +98,6 @@ pub(super) fn html(page: &impl Template) -> Response {
 /// A page with a status other than 200.
 pub(super) fn html_with(status: u16, page: &impl Template) -> Response {
     let mut response = html(page);
-    if let Ok(status) = StatusCode::from_u16(status) {
-        *response.status_mut() = status;
-    }
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response
 }

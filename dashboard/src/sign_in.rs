@@ -11,7 +11,7 @@ use http::header;
 
 use super::Dashboard;
 use super::control_plane::NotSignedIn;
-use super::fault::Fault;
+use super::fault::PageResult;
 use super::form::{Fields, Posted};
 use super::session::{self, Session};
 use super::shell::{Shell, html, html_with};
@@ -47,7 +47,7 @@ pub(super) async fn sign_in(
     State(dashboard): State<Arc<Dashboard>>,
     Extension(origin): Extension<Origin>,
     fields: Fields,
-) -> Result<Response, Fault> {
+) -> PageResult {
     let (status, problem) = match dashboard.control_plane.sign_in(fields.text("key"), origin).await {
         Ok((project, opened)) => {
             let home = Redirect::to(&format!("/projects/{project}/domains"));
@@ -67,7 +67,7 @@ pub(super) async fn sign_in(
 pub(super) async fn sign_out(
     State(dashboard): State<Arc<Dashboard>>,
     Posted { session, fields }: Posted,
-) -> Result<Response, Fault> {
+) -> PageResult {
     dashboard.control_plane.end_session(&session, fields.is_set("everywhere")).await?;
     Ok(([(header::SET_COOKIE, session::no_cookie()?)], Redirect::to("/sign-in?signed-out")).into_response())
 }

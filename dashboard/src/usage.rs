@@ -4,16 +4,12 @@
 
 mod chart;
 
-use std::sync::Arc;
-
 use askama::Template;
-use axum::extract::{Path, State};
-use axum::response::Response;
+use axum::extract::Path;
 use contract::plan::Plan;
 use contract::window::Window;
 
-use super::Dashboard;
-use super::fault::Fault;
+use super::fault::PageResult;
 use super::session::Session;
 use super::shell::{Section, Shell, html};
 use super::words as w;
@@ -71,15 +67,11 @@ struct Page {
 }
 
 /// `GET /projects/{project}/usage`.
-pub(super) async fn show(
-    State(dashboard): State<Arc<Dashboard>>,
-    session: Session,
-    Path(id): Path<String>,
-) -> Result<Response, Fault> {
+pub(super) async fn show(session: Session, Path(id): Path<String>) -> PageResult {
     let project_id = session.authorise(&id, None)?;
-    let project: Project = dashboard.get(&session.actor, Operation::ShowProject, &[&id], "").await?;
-    let usage: Usage = dashboard.get(&session.actor, Operation::ShowUsage, &[&id], "").await?;
-    let now = dashboard.control_plane.now().to_seconds().0;
+    let project: Project = session.get(Operation::ShowProject, &[&id], "").await?;
+    let usage: Usage = session.get(Operation::ShowUsage, &[&id], "").await?;
+    let now = session.now().to_seconds().0;
     let day = now.div_euclid(DAY_SECONDS);
     let today = usage.days.iter().find(|usage| usage.date == chart::date(day)).cloned().unwrap_or_default();
     let meters = [

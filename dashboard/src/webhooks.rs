@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{Path, RawQuery, State};
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::extract::{Path, RawQuery};
+use axum::response::{IntoResponse, Redirect};
 use axum::routing::{get, post};
 use contract::key::Scope;
 use contract::time::UnixMillis;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::Dashboard;
 use super::control_plane::Refused;
-use super::fault::Fault;
+use super::fault::PageResult;
 use super::form::Posted;
 use super::moment::Moment;
 use super::once;
@@ -122,27 +122,21 @@ struct OnePage {
 }
 
 /// `GET /projects/{project}/webhooks`.
-async fn list(
-    State(dashboard): State<Arc<Dashboard>>,
-    session: Session,
-    Path(id): Path<String>,
-    RawQuery(query): RawQuery,
-) -> Result<Response, Fault> {
+async fn list(session: Session, Path(id): Path<String>, RawQuery(query): RawQuery) -> PageResult {
     let notice = w::notice(&query.unwrap_or_default());
-    list_page(&dashboard, &session, &id, notice, None, String::new()).await
+    list_page(&session, &id, notice, None, String::new()).await
 }
 
 async fn list_page(
-    dashboard: &Dashboard,
     session: &Session,
     id: &str,
     notice: Option<&'static str>,
     problem: Option<Refused>,
     url: String,
-) -> Result<Response, Fault> {
+) -> PageResult {
     let project = session.authorise(id, Some(Scope::DomainsRead))?;
     let place = [project.name.as_str()];
-    let found: Webhooks = dashboard.get(&session.actor, Operation::ListWebhooks, &place, "limit=200").await?;
+    let found: Webhooks = session.get(Operation::ListWebhooks, &place, "limit=200").await?;
     let status = problem.as_ref().map_or(200, |refused| refused.status);
     let page = ListPage {
         shell: Shell::within(session, &project, Section::Webhooks, w::WEBHOOKS),
@@ -150,7 +144,7 @@ async fn list_page(
         endpoints: found.webhooks,
         kinds: EVENTS,
         may_write: session.may(Scope::DomainsWrite),
-        now: dashboard.control_plane.now(),
+        now: session.now(),
         notice,
         problem,
         url,
@@ -159,64 +153,53 @@ async fn list_page(
 }
 
 /// `POST /projects/{project}/webhooks`: a new endpoint, its secret shown once in the answer.
-async fn create(
-    State(dashboard): State<Arc<Dashboard>>,
-    Path(id): Path<String>,
-    Posted { session, fields }: Posted,
-) -> Result<Response, Fault> {
+async fn create(Path(id): Path<String>, Posted { session, fields }: Posted) -> PageResult {
     let project = session.authorise(&id, Some(Scope::DomainsWrite))?;
     let mut body = json!({ "url": fields.text("url"), "description": fields.text("description") });
     let kinds: Vec<&str> = fields.all("event").collect();
     if let (false, Some(body)) = (kinds.is_empty(), body.as_object_mut()) {
         body.insert("events".to_owned(), json!(kinds));
     }
-    match dashboard.call(&session.actor, Operation::CreateWebhook, (&[project.name.as_str()], ""), &body).await {
-        Ok(answered) => with_secret(&dashboard, &session, &project, &answered.body),
-        Err(refused) => list_page(&dashboard, &session, &id, None, Some(refused), fields.text("url").to_owned()).await,
+    match session.call(Operation::CreateWebhook, (&[project.name.as_str()], ""), &body).await {
+        Ok(answered) => with_secret(&session, &project, &answered.body),
+        Err(refused) => list_page(&session, &id, None, Some(refused), fields.text("url").to_owned()).await,
     }
 }
 
 /// Redirects to the page that shows the new secret.
-fn with_secret(
-    dashboard: &Dashboard,
-    session: &Session,
-    project: &ProjectRef,
-    body: &Value,
-) -> Result<Response, Fault> {
+fn with_secret(session: &Session, project: &ProjectRef, body: &Value) -> PageResult {
     let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
     let place = format!("/projects/{project}/webhooks/{}?made", segment(text("id")));
-    once::lead(dashboard, session, &place, &text("secret"))
+    once::lead(session, &place, &text("secret"))
 }
 
 /// `GET …/webhooks/{webhook}`.
 async fn show(
-    State(dashboard): State<Arc<Dashboard>>,
     session: Session,
     Path((id, webhook)): Path<(String, String)>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
-) -> Result<Response, Fault> {
+) -> PageResult {
     let query = query.unwrap_or_default();
-    let secret: Option<String> = once::find(&dashboard, &session, &headers);
+    let secret: Option<String> = once::find(&session, &headers);
     if secret.is_none() {
-        return one_page(&dashboard, &session, &id, &webhook, w::notice(&query), None, None).await;
+        return one_page(&session, &id, &webhook, w::notice(&query), None, None).await;
     }
-    once::done(one_page(&dashboard, &session, &id, &webhook, None, secret, None).await?)
+    once::done(one_page(&session, &id, &webhook, None, secret, None).await?)
 }
 
 async fn one_page(
-    dashboard: &Dashboard,
     session: &Session,
     id: &str,
     webhook: &str,
     notice: Option<&'static str>,
     secret: Option<String>,
     problem: Option<Refused>,
-) -> Result<Response, Fault> {
+) -> PageResult {
     let project = session.authorise(id, Some(Scope::DomainsRead))?;
     let place = [project.name.as_str(), webhook];
-    let endpoint: Webhook = dashboard.get(&session.actor, Operation::ShowWebhook, &place, "").await?;
-    let sent: Deliveries = dashboard.get(&session.actor, Operation::ListWebhookDeliveries, &place, "limit=50").await?;
+    let endpoint: Webhook = session.get(Operation::ShowWebhook, &place, "").await?;
+    let sent: Deliveries = session.get(Operation::ListWebhookDeliveries, &place, "limit=50").await?;
     let status = problem.as_ref().map_or(200, |refused| refused.status);
     let page = OnePage {
         shell: Shell::within(session, &project, Section::Webhooks, endpoint.url.0.clone()),
@@ -224,7 +207,7 @@ async fn one_page(
         endpoint,
         deliveries: sent.deliveries,
         may_write: session.may(Scope::DomainsWrite),
-        now: dashboard.control_plane.now(),
+        now: session.now(),
         notice,
         secret,
         problem,
@@ -233,11 +216,7 @@ async fn one_page(
 }
 
 /// `POST …/webhooks/{webhook}/change`: switched on or off, a new secret, or removed.
-async fn change(
-    State(dashboard): State<Arc<Dashboard>>,
-    Path((id, webhook)): Path<(String, String)>,
-    Posted { session, fields }: Posted,
-) -> Result<Response, Fault> {
+async fn change(Path((id, webhook)): Path<(String, String)>, Posted { session, fields }: Posted) -> PageResult {
     let project = session.authorise(&id, Some(Scope::DomainsWrite))?;
     let (operation, body) = match fields.text("action") {
         "remove" => (Operation::RemoveWebhook, Value::Null),
@@ -246,11 +225,9 @@ async fn change(
     };
     let removes = operation == Operation::RemoveWebhook;
     let place = [project.name.as_str(), &webhook];
-    match dashboard.call(&session.actor, operation, (&place, ""), &body).await {
+    match session.call(operation, (&place, ""), &body).await {
         Ok(_) if removes => Ok(Redirect::to(&format!("/projects/{project}/webhooks?removed")).into_response()),
-        Ok(answered) if answered.body.get("secret").is_some() => {
-            with_secret(&dashboard, &session, &project, &answered.body)
-        }
+        Ok(answered) if answered.body.get("secret").is_some() => with_secret(&session, &project, &answered.body),
         Ok(_) => {
             let place = format!("/projects/{project}/webhooks/{}?saved", segment(&webhook));
             Ok(Redirect::to(&place).into_response())
@@ -260,34 +237,24 @@ async fn change(
 }
 
 /// `POST …/webhooks/{webhook}/test`: sends a message without content.
-async fn test(
-    State(dashboard): State<Arc<Dashboard>>,
-    Path((id, webhook)): Path<(String, String)>,
-    Posted { session, fields: _ }: Posted,
-) -> Result<Response, Fault> {
-    let project = session.authorise(&id, Some(Scope::DomainsWrite))?;
-    let place = [project.name.as_str(), &webhook];
-    match dashboard.call(&session.actor, Operation::TestWebhook, (&place, ""), &Value::Null).await {
-        Ok(_) => {
-            Ok(Redirect::to(&format!("/projects/{project}/webhooks/{}?tested", segment(&webhook))).into_response())
-        }
-        Err(refused) => one_page(&dashboard, &session, &id, &webhook, None, None, Some(refused)).await,
-    }
+async fn test(Path((id, webhook)): Path<(String, String)>, Posted { session, fields: _ }: Posted) -> PageResult {
+    carry_out(&session, &id, &[&webhook], Operation::TestWebhook, "tested").await
 }
 
 /// `POST …/webhooks/{webhook}/repeat`: sends a delivery again.
-async fn repeat(
-    State(dashboard): State<Arc<Dashboard>>,
-    Path((id, webhook)): Path<(String, String)>,
-    Posted { session, fields }: Posted,
-) -> Result<Response, Fault> {
-    let project = session.authorise(&id, Some(Scope::DomainsWrite))?;
-    let place = [project.name.as_str(), &webhook, fields.text("delivery")];
-    match dashboard.call(&session.actor, Operation::RepeatWebhookDelivery, (&place, ""), &Value::Null).await {
+async fn repeat(Path((id, webhook)): Path<(String, String)>, Posted { session, fields }: Posted) -> PageResult {
+    carry_out(&session, &id, &[&webhook, fields.text("delivery")], Operation::RepeatWebhookDelivery, "repeated").await
+}
+
+/// Calls an operation on a webhook, which is named first, or on what it has. A refusal is shown on the webhook's page.
+async fn carry_out(session: &Session, id: &str, named: &[&str], operation: Operation, notice: &str) -> PageResult {
+    let project = session.authorise(id, Some(Scope::DomainsWrite))?;
+    let webhook = named.first().copied().unwrap_or_default();
+    match session.call(operation, (&[&[project.name.as_str()][..], named].concat(), ""), &Value::Null).await {
         Ok(_) => {
-            let place = format!("/projects/{project}/webhooks/{}?repeated", segment(&webhook));
+            let place = format!("/projects/{project}/webhooks/{}?{notice}", segment(webhook));
             Ok(Redirect::to(&place).into_response())
         }
-        Err(refused) => one_page(&dashboard, &session, &id, &webhook, None, None, Some(refused)).await,
+        Err(refused) => one_page(session, id, webhook, None, None, Some(refused)).await,
     }
 }

@@ -102,7 +102,7 @@ struct ZoneFile {
 }
 
 impl ZoneFile {
-    fn note(&self, name: &str, kind: RecordType, server: u8) {
+    fn log_query(&self, name: &str, kind: RecordType, server: u8) {
         let mut log = self.log.lock();
         if log.1 < QUESTIONS_LOGGED_MAX {
             log.1 += 1;
@@ -233,7 +233,7 @@ fn data(value: &Value) -> Option<RData> {
         Value::Cname(to) => RData::CNAME(CNAME(fqdn(to)?)),
         Value::Txt(text) => RData::TXT(TXT::new(vec![text.clone()])),
         Value::Caa(flags, tag, value) => {
-            // Raw, so that a test may write what no library would.
+            // Raw bytes, so that a test may write records that no library writes.
             let mut caa = CAA::new_issue(flags & 128 != 0, None, Vec::new());
             caa.reserved_flags = flags & 127;
             caa.tag.clone_from(tag);
@@ -256,7 +256,7 @@ impl RequestHandler for Nameserver {
         };
         let name = info.query.name().to_string();
         let name = name.trim_end_matches('.').to_ascii_lowercase();
-        self.zones.note(&name, info.query.query_type(), self.number);
+        self.zones.log_query(&name, info.query.query_type(), self.number);
         let Some(answer) = self.answer(&self.zones.now(), &name, info.query.query_type()) else {
             return nothing_sent(metadata);
         };

@@ -1,4 +1,4 @@
-//! The file that says what DNS answers: one record or one misbehaviour per line.
+//! The file with the answers of DNS: one record or one misbehaviour per line.
 //!
 //! ```text
 //! # records: NAME TYPE VALUE, at one nameserver alone with @SERVER (1 to 3)

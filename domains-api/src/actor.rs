@@ -1,4 +1,4 @@
-//! Who asks: the holder of an API key, an operator, or the service itself.
+//! The actor of a request: the holder of an API key, an operator, or the service itself.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ pub struct Origin {
     pub gateway: String,
 }
 
-/// What the names of operators begin with in the audit log.
+/// The prefix of operators' names in the audit log.
 const OPERATOR: &str = "operator:";
 
 /// Who calls.
@@ -101,8 +101,8 @@ impl Actor {
         &self.name
     }
 
-    /// Whose changes are counted together: a key's, wherever it is used, and those of an operator at one address; and the
-    /// one project in which a key may change anything.
+    /// Whose changes are counted together: a key's, wherever it is used, and those of an operator at one address; and
+    /// the one project in which a key may change anything.
     pub fn session(&self) -> (String, Option<&ProjectRef>) {
         match (&self.rights, self.client()) {
             (Rights::Key { .. }, _) => (self.name.clone(), self.project.as_ref()),

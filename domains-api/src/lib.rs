@@ -1,8 +1,8 @@
 //! The API of domains-service as its callers see it: who calls ([`actor`]), in which project ([`project`]), which
 //! [`Operation`], and what it takes and answers ([`types`]).
 //!
-//! Data only. Operations with their handlers and refusals are in domains-service. The dashboard and the command line call
-//! them by these names and types.
+//! Data only. Operations with their handlers and refusals are in domains-service. The dashboard and the command line
+//! call them by these names and types.
 
 mod operation;
 pub mod moment;
@@ -10,7 +10,7 @@ pub mod project;
 pub mod actor;
 #[expect(
     missing_docs,
-    reason = "a member without a sentence here says all with its name, in the interface description too"
+    reason = "the name of a member without a description is enough, in the interface description too"
 )]
 pub mod types;
 

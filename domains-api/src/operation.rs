@@ -1,7 +1,7 @@
 //! The operations of the API that the dashboard and the command line call.
 
 contract::words! {
-    /// An operation, by its `operationId`. Method and path stand in the API's own list.
+    /// An operation, by its `operationId`. Method and path are in the API's own list.
     #[expect(missing_docs, reason = "the interface description says what each does")]
     pub enum Operation {
         ShowProject = "showProject",

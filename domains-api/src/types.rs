@@ -1,4 +1,4 @@
-//! What the API takes and answers: each type once, for handlers, for the interface description and for the dashboard.
+//! Requests and answers of the API: each type once, for handlers, the interface description and the dashboard.
 
 mod domain;
 mod overview;
@@ -24,7 +24,7 @@ pub const LABEL_CHARACTERS_MAX: usize = 100;
 /// The longest description of a webhook, in characters.
 pub const DESCRIPTION_CHARACTERS_MAX: usize = 100;
 
-/// How long an old key or secret goes on working after a rotation, in seconds, unless said otherwise.
+/// How long an old key or secret stays valid after a rotation, in seconds, by default.
 pub const OVERLAP_SECONDS: u32 = 86_400;
 
 /// The longest overlap that can be asked for, in seconds.
@@ -32,28 +32,28 @@ pub const OVERLAP_SECONDS_MAX: u32 = 30 * 86_400;
 
 contract::message! {
     #[derive(Clone, Debug)]
-    pub answer Withdrawal = "What was withdrawn and may be served still by some gateways." {
-        what: What = "What kind of thing.";
+    pub answer Withdrawal = "A withdrawal that some gateways have not confirmed: they may still serve it." {
+        what: What = "The kind of the withdrawn thing.";
         since: Rfc3339 = "Since when.";
-        lagging: Vec<String> = "The gateways that have not acknowledged it.";
+        lagging: Vec<String> = "The gateways that have not confirmed it.";
     }
 }
 
 contract::message! {
-    pub answer Removal = "A removal that not all gateways know of." {
+    pub answer Removal = "A removal that some gateways have not confirmed." {
         lagging: Vec<String> = "Their names.";
     }
 }
 
 contract::message! {
     #[derive(Clone, Debug)]
-    pub answer Event = "Something that happened." {
-        id: i64 = "Grows from event to event.", { "minimum": 0 };
-        kind as "type": String = "What happened, for example `domain.active`.";
-        domain: Option<String> = "To which domain.";
-        actor: String = "Who did it: the id of a key, `operator`, or `system`.";
-        client: Option<String> = "The address it was asked from.";
-        detail: Value = "More, depending on the type.";
+    pub answer Event = "An event." {
+        id: i64 = "The number of the event; later events have larger numbers.", { "minimum": 0 };
+        kind as "type": String = "The kind of event, for example `domain.active`.";
+        domain: Option<String> = "The domain of the event.";
+        actor: String = "The actor: the id of a key, `operator`, or `system`.";
+        client: Option<String> = "The client's address.";
+        detail: Value = "Further values, depending on the type.";
         at: Rfc3339 = "When.";
     }
 }
@@ -68,23 +68,23 @@ contract::message! {
 contract::message! {
     #[derive(Clone, Debug)]
     pub answer Project = "A project." {
-        id: ProjectId = "Its name, and the label of its host.";
-        uid: ProjectUid = "Its identity, which no other project ever has, also not one of the same name.";
-        plan: Plan = "What it pays for.";
+        id: ProjectId = "The project's name, and the first label of its host.";
+        uid: ProjectUid = "The project's identity. No other project ever has it, even with the same name.";
+        plan: Plan = "The project's plan.";
         limits: Limits;
         limits_override: Option<Limits>;
-        access: Access = "Whether its visitors need a key.";
-        upstream: UpstreamName = "What stands behind it.";
-        suspended: bool = "Whether nothing of it is served.";
-        cors: Option<Cors> = "Who answers pages of other sites (CORS): upstream, open (any origin may read), off, or the origins that may read; null: the setting of its upstream.";
-        hsts: Option<Hsts> = "Who says that its hosts are reached over TLS alone; null: the setting of its upstream.";
+        access: Access = "Whether visitors need an API key.";
+        upstream: UpstreamName = "The upstream that serves the project.";
+        suspended: bool = "Whether all its hosts are refused.";
+        cors: Option<Cors> = "CORS: `upstream` (the upstream answers), `open` (any origin may read), `off`, or the origins that may read; null: the setting of its upstream.";
+        hsts: Option<Hsts> = "Whether the gateway or the upstream sends Strict-Transport-Security; null: the setting of its upstream.";
         deployed: bool = "Whether it was deployed successfully.";
-        deployed_at: Option<Rfc3339> = "When it last was.";
+        deployed_at: Option<Rfc3339> = "When it was last deployed.";
         host: Option<Hostname> = "Its host on the platform.";
         cname_target: Hostname = "Where its domains' CNAME records point.";
-        domain_limit: u32 = "Domains its plan has.";
+        domain_limit: u32 = "The largest number of domains on its plan.";
         withdrawal: Option<Withdrawal>;
-        domains_until: Option<Rfc3339> = "Until when its domains are served though its plan has none any more: seven days after the change.";
+        domains_until: Option<Rfc3339> = "After a change to a plan without custom domains: until when its domains are still served, seven days.";
         created_at: Rfc3339 = "When it was created.";
         updated_at: Rfc3339 = "When it was last changed.";
     }
@@ -94,10 +94,10 @@ contract::message! {
 pub const USAGE_DAYS: i64 = 30;
 
 contract::message! {
-    pub answer Usage = "Requests with the project's keys, and what plans grant." {
+    pub answer Usage = "Requests with the project's keys, and the limits of each plan." {
         in_minute: i64 = "Admitted in this minute.", { "minimum": 0 };
         days: Vec<UsageOfDay> = "The last 30 days that had requests, the oldest first.";
-        plans: Vec<PlanGrant> = "What each plan grants.";
+        plans: Vec<PlanGrant> = "The limits of each plan.";
     }
 }
 
@@ -112,7 +112,7 @@ contract::message! {
 }
 
 contract::message! {
-    pub answer PlanGrant = "What a plan grants." {
+    pub answer PlanGrant = "The limits of a plan." {
         plan: Plan = "The plan.";
         limits: Limits;
         domains: u32 = "Custom domains.";
@@ -123,8 +123,8 @@ contract::message! {
     pub answer AcmeAccount = "An account at a certificate authority." {
         ca: String = "The authority's name in CAA records.";
         account_uri: Option<String> = "Our account there.";
-        caa: String = "A CAA record that lets it issue.";
-        caa_pinned: Option<String> = "One that lets it issue to us alone.";
+        caa: String = "A CAA record that allows the authority.";
+        caa_pinned: Option<String> = "A CAA record that allows the authority for our account only.";
     }
 }
 
@@ -137,26 +137,26 @@ contract::message! {
 contract::message! {
     #[derive(Clone, Debug)]
     pub answer Key = "A key." {
-        id: KeyId = "Names the key; it is no secret.";
-        project_id: ProjectId = "Whose key it is.";
-        label: String = "What its owner calls it.";
-        scopes: Scopes = "What the key may do.";
+        id: KeyId = "The key's id; not secret.";
+        project_id: ProjectId = "The project of the key.";
+        label: String = "A label chosen by the owner.";
+        scopes: Scopes = "The key's permissions.";
         environment: Environment = "The deployment it belongs to.";
-        prefix: String = "How it begins.";
-        last4: String = "How it ends.";
+        prefix: String = "The first characters of the key.";
+        last4: String = "The last four characters of the key.";
         created_at: Rfc3339 = "When it was created.";
-        expires_at: Option<Rfc3339> = "When it stops working.";
+        expires_at: Option<Rfc3339> = "When it expires; null: never.";
         revoked_at: Option<Rfc3339> = "When it was revoked.";
         revoked: bool = "Whether it was.";
         withdrawal: Option<Withdrawal>;
         ban: Option<KeyBan>;
-        last_used_at: Option<Rfc3339> = "The beginning of the minute in which it was used last, to the minute and known within seconds; null: not yet.";
+        last_used_at: Option<Rfc3339> = "The minute of its last use, updated within seconds; null: never used.";
     }
 }
 
 contract::message! {
     #[derive(Clone, Debug)]
-    pub answer KeyBan = "Gateways refuse the key for a while, as they reported in the last half minute." {
+    pub answer KeyBan = "A ban of the key, as gateways reported in the last 30 seconds." {
         until: Rfc3339 = "Until when.";
         reason: BanReason = "Why.";
     }
@@ -166,7 +166,7 @@ contract::message! {
     pub answer CreatedKey = "A new key." {
         #[serde(flatten)]
         made: Key, "flatten";
-        key: String = "The key. It is shown this once.";
+        key: String = "The key itself, shown only here.";
         #[serde(skip_serializing_if = "Option::is_none")]
         rotated: Option<Key>, "optional";
     }
@@ -180,18 +180,18 @@ contract::message! {
 }
 
 contract::message! {
-    pub request NewKey = "A key to make." {
+    pub request NewKey = "A new key." {
         #[serde(default)]
         label: String, { "maxLength": LABEL_CHARACTERS_MAX, "default": "" };
-        scopes: Vec<Scope> = "What the key may do.", { "minItems": 1 };
-        expires_at: Option<String> = "When it stops working; absent: never.", { "format": "date-time" };
+        scopes: Vec<Scope> = "The key's permissions.", { "minItems": 1 };
+        expires_at: Option<String> = "When it expires; absent: never.", { "format": "date-time" };
     }
 }
 
 contract::message! {
     pub request KeyRotation = "How to rotate a key." {
         #[serde(default, deserialize_with = "chassis::json::maybe_whole")]
-        overlap_seconds: Option<i64> = "For how long the old key goes on working.",
+        overlap_seconds: Option<i64> = "Seconds for which the old key stays valid.",
             { "minimum": 0, "maximum": OVERLAP_SECONDS_MAX, "default": OVERLAP_SECONDS };
     }
 }
@@ -208,7 +208,7 @@ impl Schema for WebhookUrl {
     fn schema(_: &mut SharedSchemas) -> Value {
         json!({
             "type": "string", "format": "uri", "maxLength": chassis::webhook::URL_BYTES_MAX,
-            "description": "Begins with https:// and leads to a public address.",
+            "description": "An https:// URL that resolves to a public address.",
         })
     }
 }
@@ -238,17 +238,17 @@ impl Schema for WantedEvents {
 contract::message! {
     #[derive(Clone, Debug)]
     pub answer Webhook = "A webhook." {
-        id: String = "Names the webhook.";
-        project_id: ProjectId = "Whose it is.";
+        id: String = "The webhook's id.";
+        project_id: ProjectId = "The project that it belongs to.";
         url: WebhookUrl;
-        description: String = "What its owner calls it.";
+        description: String = "A label chosen by the owner.";
         events: WantedEvents;
-        enabled: bool = "Whether anything is sent to it.";
-        disabled_at: Option<Rfc3339> = "When it was switched off.";
-        disabled_reason: Option<DisabledReason> = "Why it was.";
+        enabled: bool = "Whether events are sent to it.";
+        disabled_at: Option<Rfc3339> = "When it was disabled.";
+        disabled_reason: Option<DisabledReason> = "Why it was disabled.";
         failing_since: Option<Rfc3339> = "The first failed attempt since the last delivery.";
         last_delivered_at: Option<Rfc3339> = "The last delivery.";
-        previous_secret_until: Option<Rfc3339> = "Until when messages are signed with the old secret as well.";
+        previous_secret_until: Option<Rfc3339> = "Until when messages are also signed with the old secret.";
         created_at: Rfc3339 = "When it was created.";
         updated_at: Rfc3339 = "When it was last changed.";
     }
@@ -258,7 +258,7 @@ contract::message! {
     pub answer CreatedWebhook = "A webhook with its secret." {
         #[serde(flatten)]
         webhook: Webhook, "flatten";
-        secret: String = "What messages are signed with. It is shown this once.";
+        secret: String = "The secret that signs messages, shown only here.";
     }
 }
 
@@ -270,7 +270,7 @@ contract::message! {
 }
 
 contract::message! {
-    pub request NewWebhook = "A webhook to make." {
+    pub request NewWebhook = "A new webhook." {
         url: WebhookUrl;
         events: Option<WantedEvents>;
         #[serde(default)]
@@ -279,7 +279,7 @@ contract::message! {
 }
 
 contract::message! {
-    pub request WebhookChange = "What to change of a webhook." {
+    pub request WebhookChange = "Changes of a webhook; absent fields stay." {
         #[serde(default)]
         url: Given<WebhookUrl>;
         #[serde(default)]
@@ -287,14 +287,14 @@ contract::message! {
         #[serde(default)]
         description: Given<String>, { "maxLength": DESCRIPTION_CHARACTERS_MAX };
         #[serde(default)]
-        enabled: Given<bool> = "Whether anything is sent to it.";
+        enabled: Given<bool> = "Whether events are sent to it.";
     }
 }
 
 contract::message! {
     pub request SecretRotation = "How to rotate a webhook's secret." {
         #[serde(default, deserialize_with = "chassis::json::maybe_whole")]
-        overlap_seconds: Option<i64> = "For how long messages are signed with both.",
+        overlap_seconds: Option<i64> = "Seconds for which messages are signed with both secrets.",
             { "minimum": 0, "maximum": OVERLAP_SECONDS_MAX, "default": OVERLAP_SECONDS };
     }
 }
@@ -306,19 +306,19 @@ fn results() -> Vec<Option<&'static str>> {
 
 contract::message! {
     #[derive(Clone, Debug)]
-    pub answer Delivery = "One event on its way to one webhook." {
-        id: i64 = "Names the delivery.", { "minimum": 0 };
+    pub answer Delivery = "One event for one webhook." {
+        id: i64 = "The delivery's id.", { "minimum": 0 };
         message_id: String = "`webhook-id` of the message, the same in every attempt.";
         kind as "type": String = "The event.";
-        state: String = "What became of it.", { "enum": DeliveryState::WORDS };
-        attempts: i64 = "How often it was tried.", { "minimum": 0 };
-        next_attempt_at: Option<Rfc3339> = "When it is tried next.";
+        state: String = "The state of the delivery.", { "enum": DeliveryState::WORDS };
+        attempts: i64 = "The number of attempts.", { "minimum": 0 };
+        next_attempt_at: Option<Rfc3339> = "When the next attempt is made.";
         last_attempt_at: Option<Rfc3339> = "When the last attempt ended.";
         last_result: Option<String> = "How it ended.", { "enum": results() };
         last_status: Option<i64> = "The status that the receiver answered.";
-        last_error: Option<String> = "What was wrong: one phrase for each class of failure. Nothing that the receiver said is in it.";
+        last_error: Option<String> = "The class of the failure, as a fixed phrase without any text of the receiver.";
         created_at: Rfc3339 = "When the event happened.";
-        payload: Value = "What was sent: the body of the message.";
+        payload: Value = "The body of the message.";
     }
 }
 
@@ -329,7 +329,7 @@ contract::message! {
     }
 }
 
-/// A field of a change: absent leaves things as they are, `null` takes them away.
+/// A field of a change: absent keeps the value, `null` removes it.
 #[derive(Default)]
 pub enum Field<T> {
     #[default]

@@ -1,7 +1,7 @@
 //! HTTP: the public API behind the gateway, and the internal one for gateways and operators.
 //!
-//! Domains and keys have one set of handlers: operators may use it for every project, keys for their own. One operation per
-//! function; its refusals are a [`crate::error::Code`].
+//! Domains and keys have one set of handlers: operators may use it for every project, keys for their own. One operation
+//! per function; its refusals are a [`crate::error::Code`].
 
 pub(crate) mod callers;
 pub(crate) mod credentials;
@@ -48,14 +48,17 @@ pub(crate) type Operation = openapi::Operation<Arc<App>, Code>;
 /// Turns a method into its handler.
 type Handler = fn(MethodFilter) -> MethodRouter<Arc<App>>;
 
-/// Every operation of the public API, in the lists of its modules. The router, the metrics, the interface description, the
-/// dashboard and the command line come from it. Operators have those of one project below `/internal`, and those of the
-/// lists of their own.
+/// Every operation of the public API, in the lists of its modules. The router, the metrics, the interface description,
+/// the dashboard and the command line come from it. Operators have those of one project below `/internal`, and those of
+/// the lists of their own.
 pub(crate) const OPERATIONS: &[&[Operation]] = &[
     projects::OPERATIONS,
     usage::OPERATIONS,
     keys::OPERATIONS,
     domains::OPERATIONS,
+    domains::add::OPERATIONS,
+    domains::change::OPERATIONS,
+    domains::verify::OPERATIONS,
     webhooks::OPERATIONS,
     webhooks::deliveries::OPERATIONS,
 ];
@@ -232,8 +235,8 @@ async fn find_project(
     next.run(request).await
 }
 
-/// Limits the rate of changes of a session and of a project. Operators on the internal listener have no limit: they are the
-/// platform's own.
+/// Limits the rate of changes of a session and of a project. Operators on the internal listener have no limit: they are
+/// the platform's own.
 async fn limit_changes(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let actor = request.extensions().get::<Actor>().filter(|_| !request.method().is_safe());
     let outcome = actor.map_or(Ok(()), |actor| {
@@ -244,7 +247,7 @@ async fn limit_changes(State(app): State<Arc<App>>, request: Request, next: Next
         Ok(()) => next.run(request).await,
         Err(wait) => {
             let seconds = wait.as_millis().div_ceil(1_000).max(1);
-            let message = format!("Changes come too often. Ask again in {seconds} s; reading is not counted.");
+            let message = format!("Too many changes. Retry in {seconds} s; reading is not counted.");
             let refusal = Code::TooManyChanges.refuse(message);
             refusal.with_header(http::header::RETRY_AFTER, &seconds.to_string()).into_response()
         }

@@ -62,9 +62,9 @@ pub struct Config {
     pub secret: Secret,
     /// Private keys rest sealed with a key derived from the first of these.
     pub sealing_secret: SealingSecrets,
-    /// Credentials of gateways that are put on record at the start, each in a file NAME.key.
+    /// Credentials of gateways that are recorded at the start, each in a file NAME.key.
     pub gateways_directory: Option<PathBuf>,
-    /// Credentials of services that are put on record at the start, each in a file NAME.key.
+    /// Credentials of services that are recorded at the start, each in a file NAME.key.
     pub services_directory: Option<PathBuf>,
     /// The file of revoked credentials, of this process alone; a database that went back in time lacks the last ones.
     pub revocations_file: PathBuf,
@@ -137,68 +137,50 @@ impl Config {
 
 fn read(root: &Section<'_>) -> Option<Config> {
     // Every setting is read before any `?`, so that all mistakes are reported together.
-    let listen = root.value("listen", Listen(SocketAddr::from(([127, 0, 0, 1], 7002))));
-    let internal_listen = root.value("internal_listen", Listen(SocketAddr::from(([127, 0, 0, 1], 7003))));
-    let admin_listen = root.value("admin_listen", Listen(SocketAddr::from(([127, 0, 0, 1], 9903))));
-    let admin_hosts = root.list("admin_hosts");
-    let address = listen.as_ref().map(|listen| listen.0);
-    let tls = ServerTls::read_for(&root.section("tls"), "listen", address);
-    let internal_address = internal_listen.as_ref().map(|listen| listen.0);
-    let internal_tls = ServerTls::read_for(&root.section("internal_tls"), "internal_listen", internal_address);
-    let database = read_location(root, "data/domains-service/domains.sqlite");
-    let create_database = root.flag("create_database", true);
-    let platform_domain = root.required::<Hostname>("platform_domain", "\"apps.example.com\"");
-    let environment = root.value("environment", Environment::Live);
-    let secret = root.required_secret("secret", SECRET_EXAMPLE, root.secret("secret"));
-    let sealing_secret = root.required_secret("sealing_secret", SECRET_EXAMPLE, root.sealing_secrets("sealing_secret"));
-    let gateways_directory = root.path("gateways_directory");
-    let services_directory = root.path("services_directory");
-    let revocations_file = root.value("revocations_file", PathBuf::from(REVOCATIONS_FILE));
-    let sealing_secret_lost = root.flag("sealing_secret_lost", false);
-    let plans = read_plans(root);
-    let change_log_rows = root.integer("change_log_rows", 100_000, 1_000..=10_000_000);
-    let kept_days = root.integer("removed_projects_kept_days", 30, 0..=3_650);
-    let edge_addresses = root.list("edge_addresses");
-    let allow_local = root.flag("allow_local_names", false);
-    let allow_test = root.flag("allow_test_names", false);
-    let dns = read_dns(&root.section("dns"));
-    let authorities = authorities::read(root);
-    let local_authority = read_local_authority(root);
-    let webhooks = webhooks::read(&root.section("webhooks"));
-    let log_format = root.value("log_format", Format::Json);
-    let log_filter = root.value("log_filter", "info".to_owned());
-    let tracing = TraceConfig::read(&root.section("tracing"));
-    Some(Config {
-        listen: listen?.0,
-        internal_listen: internal_listen?.0,
-        admin_listen: admin_listen?.0,
-        admin_hosts: admin_hosts?,
-        tls: tls?,
-        internal_tls: internal_tls?,
-        database: database?,
-        create_database: create_database?,
-        platform_domain: platform_domain?,
-        environment: environment?,
-        secret: secret?,
-        sealing_secret: sealing_secret?,
-        gateways_directory: gateways_directory?,
-        services_directory: services_directory?,
-        revocations_file: revocations_file?,
-        sealing_secret_lost: sealing_secret_lost?,
-        plans: plans?,
-        removed_projects_kept_days: kept_days?.try_into().ok()?,
-        change_log_rows: change_log_rows?,
-        edge_addresses: edge_addresses?,
-        names: NameRules { allow_local: allow_local?, allow_test: allow_test? },
-        dns: dns?,
-        authorities: authorities?,
-        local_authority: local_authority.ok()?,
-        webhooks: webhooks?,
-        log_format: log_format?,
-        log_filter: log_filter?,
-        tracing: tracing?,
-        effective: EffectiveSettings::default(),
+    let at = |port| Listen(SocketAddr::from(([127, 0, 0, 1], port)));
+    chassis::settings!(Config {
+        listen: root.value("listen", at(7002)).map(|listen| listen.0),
+        internal_listen: root.value("internal_listen", at(7003)).map(|listen| listen.0),
+        admin_listen: root.value("admin_listen", at(9903)).map(|listen| listen.0),
+        admin_hosts: root.list("admin_hosts"),
+        tls: ServerTls::read_for(&root.section("tls"), "listen", listen),
+        internal_tls: ServerTls::read_for(&root.section("internal_tls"), "internal_listen", internal_listen),
+        database: read_location(root, "data/domains-service/domains.sqlite"),
+        create_database: root.flag("create_database", true),
+        platform_domain: root.required::<Hostname>("platform_domain", "\"apps.example.com\""),
+        environment: root.value("environment", Environment::Live),
+        secret: root.required_secret("secret", SECRET_EXAMPLE, root.secret("secret")),
+        sealing_secret: root.required_secret("sealing_secret", SECRET_EXAMPLE, root.sealing_secrets("sealing_secret")),
+        gateways_directory: root.path("gateways_directory"),
+        services_directory: root.path("services_directory"),
+        revocations_file: root.value("revocations_file", PathBuf::from(REVOCATIONS_FILE)),
+        sealing_secret_lost: root.flag("sealing_secret_lost", false),
+        plans: read_plans(root),
+        change_log_rows: root.integer("change_log_rows", 100_000, 1_000..=10_000_000),
+        removed_projects_kept_days: small(root.integer("removed_projects_kept_days", 30, 0..=3_650)),
+        edge_addresses: root.list("edge_addresses"),
+        names: read_names(root),
+        dns: read_dns(&root.section("dns")),
+        authorities: authorities::read(root),
+        local_authority: read_local_authority(&root.section("local_authority")),
+        webhooks: webhooks::read(&root.section("webhooks")),
+        log_format: root.value("log_format", Format::Json),
+        log_filter: root.value("log_filter", "info".to_owned()),
+        tracing: TraceConfig::read(&root.section("tracing")),
+        effective: Some(EffectiveSettings::default()),
     })
+}
+
+fn read_names(root: &Section<'_>) -> Option<NameRules> {
+    chassis::settings!(NameRules {
+        allow_local: root.flag("allow_local_names", false),
+        allow_test: root.flag("allow_test_names", false),
+    })
+}
+
+/// A number below 65,536, as its setting's range has it.
+fn small(number: Option<u64>) -> Option<u16> {
+    number?.try_into().ok()
 }
 
 fn read_plans(root: &Section<'_>) -> Option<Plans> {
@@ -215,34 +197,25 @@ fn read_plans(root: &Section<'_>) -> Option<Plans> {
 }
 
 fn read_dns(section: &Section<'_>) -> Option<DnsConfig> {
-    let nameservers = section.list("nameservers");
-    let mode = section.value("mode", DnsMode::Authoritative);
-    let port = section.integer("authoritative_port", 53, 1..=65_535);
-    let allow_private_nameservers = section.flag("allow_private_nameservers", false);
-    Some(DnsConfig {
-        nameservers: nameservers?,
-        mode: mode?,
-        authoritative_port: u16::try_from(port?).ok()?,
-        allow_private_nameservers: allow_private_nameservers?,
+    chassis::settings!(DnsConfig {
+        nameservers: section.list("nameservers"),
+        mode: section.value("mode", DnsMode::Authoritative),
+        authoritative_port: small(section.integer("authoritative_port", 53, 1..=65_535)),
+        allow_private_nameservers: section.flag("allow_private_nameservers", false),
     })
 }
 
-/// The files, if they are configured; `Err` when a mistake was reported.
-fn read_local_authority(root: &Section<'_>) -> Result<Option<LocalAuthorityFiles>, ()> {
-    let section = root.section("local_authority");
+/// The files, if they are configured; `None` when a mistake was reported.
+fn read_local_authority(section: &Section<'_>) -> Option<Option<LocalAuthorityFiles>> {
     let (certificate, key) = (section.path("ca_certificate_file"), section.path("ca_key_file"));
-    match (certificate.ok_or(())?, key.ok_or(())?) {
-        (None, None) => Ok(None),
-        (Some(certificate), Some(key)) => Ok(Some(LocalAuthorityFiles { certificate, key })),
-        (None, Some(_)) => {
-            section.missing("ca_certificate_file", "\"data/ca/ca.pem\"");
-            Err(())
-        }
-        (Some(_), None) => {
-            section.missing("ca_key_file", "\"data/ca/ca.key\"");
-            Err(())
-        }
-    }
+    let (missing, example) = match (certificate?, key?) {
+        (None, None) => return Some(None),
+        (Some(certificate), Some(key)) => return Some(Some(LocalAuthorityFiles { certificate, key })),
+        (None, Some(_)) => ("ca_certificate_file", "\"data/ca/ca.pem\""),
+        (Some(_), None) => ("ca_key_file", "\"data/ca/ca.key\""),
+    };
+    section.missing(missing, example);
+    None
 }
 
 #[cfg(test)]

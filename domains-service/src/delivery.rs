@@ -19,7 +19,7 @@ use tokio::task::{Id, JoinSet};
 
 use crate::app::App;
 use crate::common::Core;
-use crate::store::StoreError;
+use crate::store::Result;
 use crate::store::webhooks::{self, Delivery, DueDelivery};
 use crate::webhook::EndpointRecord;
 
@@ -95,7 +95,7 @@ impl Attempts {
     }
 }
 
-async fn attempt(core: &Core, sender: &Sender, disable_after: Duration, delivery: i64) -> Result<(), StoreError> {
+async fn attempt(core: &Core, sender: &Sender, disable_after: Duration, delivery: i64) -> Result<()> {
     let Some(mut delivery) = webhooks::claim(&core.store, delivery, claim_end(&*core.clock)).await? else {
         return Ok(());
     };

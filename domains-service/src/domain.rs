@@ -105,8 +105,8 @@ impl Domain {
         }
     }
 
-    /// Updates `waits_since`. `is_ready`: records, ownership and CAA pass, and the name does not wait behind its owner's
-    /// own orders.
+    /// Updates `waits_since`. `is_ready`: records, ownership and CAA pass, and the name does not wait behind its
+    /// owner's own orders.
     pub(crate) fn record_wait(&mut self, is_ready: bool, now: UnixMillis) {
         let owner_acts = |problem: &Problem| problem.who == Who::You && problem.severity == Severity::Error;
         let owner_acts = self.problems.iter().any(|one| owner_acts(one) && one.code != ProblemCode::CertDelayed);

@@ -13,11 +13,11 @@ use chassis::secret::Secret;
 use contract::trust::is_node_name;
 
 use crate::app::{App, RefusedFile};
-use crate::store::StoreError;
+use crate::store::Result;
 use crate::store::credentials::{COMMAND_LINE, Enrolment, Kind, NotEnrolled, Origin};
 use crate::text::digest_of;
 
-/// Refused files that are remembered for the status; the metric counts all of them.
+/// Refused files that the status lists; the metric counts all of them.
 const REMEMBERED_MAX: usize = 100;
 
 /// The source of the command line's credential, as lists and logs show it.
@@ -41,8 +41,8 @@ pub(crate) async fn at_start(
             match credential.as_ref().ok().and_then(|credential| other_use(app, platform, credential)) {
                 Some(what) => {
                     let what_to_do = format!(
-                        "it holds {what}, which no gateway or service may have; write {name}'s own credential into it, or remove \
-                         the file"
+                        "it contains {what}, which no gateway or service may have; write {name}'s own credential \
+                         into it, or remove the file"
                     );
                     refuse(app, &file, &name, ("other_secret", what_to_do));
                 }
@@ -85,13 +85,7 @@ fn files(directory: &Path) -> anyhow::Result<Vec<(String, PathBuf)>> {
 }
 
 /// Records the credential of a file, or the refusal.
-async fn enrol(
-    app: &App,
-    kind: Kind,
-    name: &str,
-    file: &str,
-    credential: anyhow::Result<Secret>,
-) -> Result<(), StoreError> {
+async fn enrol(app: &App, kind: Kind, name: &str, file: &str, credential: anyhow::Result<Secret>) -> Result<()> {
     let (reason, what_to_do) = match credential {
         Ok(credential) => {
             let digest = digest_of(&credential);
@@ -143,13 +137,13 @@ fn in_words(why: &NotEnrolled, kind: Kind, name: &str) -> (&'static str, String)
         NotEnrolled::Revoked => (
             "revoked",
             format!(
-                "it holds a credential that was revoked or replaced; write the present credential of {name} into it (`{add}` \
-                 makes one if it has none), or remove the file"
+                "it contains a revoked or replaced credential; write the present credential of {name} into it \
+                 (`{add}` makes one), or remove the file"
             ),
         ),
         NotEnrolled::Doubled(holder) => (
             "doubled",
-            format!("it holds the credential of {holder}; give {name} a credential of its own, or remove the file"),
+            format!("it contains the credential of {holder}; give {name} a credential of its own, or remove the file"),
         ),
         NotEnrolled::Exists => (
             "replaced",
@@ -157,7 +151,7 @@ fn in_words(why: &NotEnrolled, kind: Kind, name: &str) -> (&'static str, String)
         ),
         NotEnrolled::OtherKind => (
             "other_kind",
-            format!("{name} is on record, but not as a {}; choose another name for the file", kind.as_str()),
+            format!("{name} is recorded, but not as a {}; choose another name for the file", kind.as_str()),
         ),
         NotEnrolled::TooMany => {
             let kind = kind.as_str();

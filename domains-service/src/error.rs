@@ -3,6 +3,7 @@
 //! Each code has one status and a heading in the documentation of errors.
 
 use axum::http::header;
+use axum::response::Response;
 use chassis::guard::GuardCode;
 use chassis::refusal::Refusal;
 use contract::rejection::CodeEntry;
@@ -17,7 +18,7 @@ contract::catalogue! {
         InvalidBody = 400 "invalid_body", Client;
         /// A query parameter has no sensible value.
         InvalidQuery = 400 "invalid_query", Client;
-        /// A project's name is no label.
+        /// A project's name is not a label.
         InvalidProject = 400 "invalid_project", Client;
         /// Not a fully qualified hostname.
         InvalidDomain = 400 "invalid_domain", Client;
@@ -29,7 +30,7 @@ contract::catalogue! {
         PlatformDomain = 400 "platform_domain", Client;
         /// A webhook's address cannot be used.
         InvalidWebhookUrl = 400 "invalid_webhook_url", Client;
-        /// A gateway says that it has applied a revision that there is not.
+        /// A gateway reports an applied revision that does not exist.
         UnknownRevision = 400 "unknown_revision", Platform;
         /// A redirect status other than 301, 302, 307, 308.
         InvalidRedirectStatus = 400 "invalid_redirect_status", Client;
@@ -75,7 +76,7 @@ contract::catalogue! {
         CommandLineCredential = 409 "command_line_credential", Client;
         /// There is a project of this name.
         ProjectExists = 409 "project_exists", Client;
-        /// The platform speaks at this name.
+        /// The platform uses this name.
         ProjectReserved = 409 "project_reserved", Client;
         /// The project has not been deployed successfully yet.
         ProjectNotDeployed = 409 "project_not_deployed", Customer;
@@ -91,7 +92,7 @@ contract::catalogue! {
         RedirectTargetInactive = 409 "redirect_target_inactive", Client;
         /// The domain is being removed.
         RemovalInProgress = 409 "removal_in_progress", Client;
-        /// Somebody changed it since.
+        /// It was changed since.
         StaleRevision = 412 "stale_revision", Client;
         /// The body did not come in time.
         RequestTimeout = 408 "request_timeout", Client;
@@ -101,7 +102,7 @@ contract::catalogue! {
         VerifyThrottled = 429 "verify_throttled", Client;
         /// Changes come too often, of one session or of one project.
         TooManyChanges = 429 "too_many_changes", Client;
-        /// As many processes of a gateway are on record, or have reported the same, as may be.
+        /// The maximum of processes of a gateway is registered, or has reported the same.
         TooManyProcesses = 429 "too_many_processes", Platform;
         /// Something went wrong on our side.
         InternalError = 500 "internal_error", Platform;
@@ -126,10 +127,15 @@ impl Code {
     pub(crate) fn refuse(self, message: impl Into<String>) -> Refusal {
         Refusal::new(self.status(), self.code(), message)
     }
+
+    /// The same as the answer of an operation.
+    pub(crate) fn fail<T>(self, message: impl Into<String>) -> ApiResult<T> {
+        Err(self.refuse(message).into())
+    }
 }
 
-/// A refusal for a database that does not answer, or has no space left: logged here, once. A row that cannot be read was
-/// logged where it was read.
+/// A refusal for a database that does not answer, or has no space left: logged here, once. A row that cannot be read
+/// was logged where it was read.
 pub(crate) fn storage(error: &StoreError) -> Refusal {
     if let StoreError::Unreadable { .. } = error {
         let message = "This record is damaged and cannot be changed, but it can be removed. The platform's operators are notified.";
@@ -148,6 +154,9 @@ pub(crate) fn storage(error: &StoreError) -> Refusal {
     };
     refusal.with_header(header::RETRY_AFTER, "1")
 }
+
+/// The answer of an operation, or a part of it, unless it refuses.
+pub(crate) type ApiResult<T = Response> = Result<T, ApiError>;
 
 /// A refusal that ends an operation early.
 #[derive(Debug)]
@@ -189,7 +198,7 @@ impl From<anyhow::Error> for ApiError {
 }
 
 impl axum::response::IntoResponse for ApiError {
-    fn into_response(self) -> axum::response::Response {
+    fn into_response(self) -> Response {
         self.0.into_response()
     }
 }

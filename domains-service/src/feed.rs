@@ -57,8 +57,8 @@ const SNAPSHOTS_MAX: usize = 3;
 /// Of them for followers with one credential, which wait for each other.
 const SNAPSHOTS_OF_ONE_MAX: usize = 2;
 
-/// Maximum of reports being written, and of positions of followers being compared, at once: every change in the database
-/// waits behind them.
+/// Maximum of reports being written, and of positions of followers being compared, at once: every change in the
+/// database waits behind them.
 const REPORTS_MAX: usize = 16;
 
 /// Of them with one credential, which wait for each other.
@@ -67,8 +67,8 @@ const REPORTS_OF_ONE_MAX: usize = 2;
 /// Longest wait of a report for its turn. Gateways repeat a report that was not accepted.
 const REPORT_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// The permits to follow, to read snapshots and to write reports, each with a maximum in all and for one credential, which
-/// its digest names.
+/// The permits to follow, to read snapshots and to write reports, each with a maximum in all and for one credential,
+/// which its digest names.
 pub(crate) struct Permits {
     followers: Arc<Shares>,
     snapshots: Arc<Shares>,
@@ -91,8 +91,8 @@ impl Permits {
         self.followers.take(digest)
     }
 
-    /// Waits for a permit to write a report, or to compare a position, for the credential of this digest; `None` when none is
-    /// free in time.
+    /// Waits for a permit to write a report, or to compare a position, for the credential of this digest; `None` when
+    /// none is free in time.
     pub(crate) async fn to_report(&self, digest: &str) -> Option<SharePermit> {
         tokio::time::timeout(REPORT_WAIT_MAX, self.reports.wait(digest)).await.ok().flatten()
     }

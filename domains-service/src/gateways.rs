@@ -13,7 +13,7 @@ use crate::identities::Identities;
 use crate::nodes::{Nodes, invalid};
 use crate::peers::Peers;
 use crate::store::log::claim;
-use crate::store::{Store, StoreError, Write};
+use crate::store::{Result, Store, Write};
 
 /// How long a change waits for the gateways.
 const ACKNOWLEDGEMENT_TIME_MAX: Duration = Duration::from_secs(1);
@@ -24,16 +24,16 @@ pub(crate) struct Gateways {
     pub(crate) peers: Peers,
     /// Signs operators' passes for services and for gateways.
     pub(crate) pass_key: SigningKey,
-    /// Of all gateways on record: what the public API and the dashboard trust.
+    /// Of all registered gateways: the keys that the public API and the dashboard trust.
     pub(crate) trusted: TrustedKeys,
-    /// The keys of all gateways on record, as they were looked up last.
+    /// The keys of all registered gateways, as last looked up.
     pub(crate) identities: Mutex<Arc<Identities>>,
 }
 
 impl Gateways {
     /// Commits, and waits up to a second until every live gateway has applied the change, so that the caller gets its
     /// answer when the change is effective.
-    pub(crate) async fn commit_everywhere(&self, write: Write) -> Result<(), StoreError> {
+    pub(crate) async fn commit_everywhere(&self, write: Write) -> Result<()> {
         let revision = write.commit().await?;
         let learnt = self.nodes.acknowledged(revision, ACKNOWLEDGEMENT_TIME_MAX).await;
         if !learnt.lagging.is_empty() {
@@ -52,8 +52,8 @@ impl Gateways {
         [self.pass_key.public().clone()].into_iter().collect()
     }
 
-    /// Loads the gateway processes on record. Returns the newest revision, which is read before them.
-    pub(crate) async fn load_processes(&self, store: &Store) -> Result<Revision, StoreError> {
+    /// Loads the registered gateway processes. Returns the newest revision, which is read before them.
+    pub(crate) async fn load_processes(&self, store: &Store) -> Result<Revision> {
         let newest = store.newest_revision().await?;
         if store.has_gone_back() {
             self.went_back();

@@ -40,7 +40,7 @@ impl Master {
 /// A version of all keys: it changes with every generation, its tickets, and the registered gateways.
 pub(crate) type Version = [u8; 32];
 
-/// The keys of all gateways on record.
+/// The keys of all registered gateways.
 #[derive(Default)]
 pub(crate) struct Identities {
     pub(crate) version: Version,
@@ -74,7 +74,7 @@ impl Identities {
         Self { names, public: self.public.clone(), ..Self::default() }
     }
 
-    /// Whether the gateway with this credential is on record.
+    /// Whether the gateway with this credential is registered.
     pub(crate) fn is_good(&self, gateway: &Credential) -> bool {
         self.gateways.contains(gateway)
     }
@@ -126,10 +126,7 @@ mod tests {
         assert_ne!(seed, master.seed(&credential("edge-1", "bb")).unwrap(), "a new credential brings a new key");
         assert_ne!(seed, other.seed(&one).unwrap());
         let sent = serde_json::to_string(&master.generation(&one).unwrap()).unwrap();
-        assert!(
-            !sent.contains(&serde_json::to_string(&master.identity).unwrap()),
-            "what others derive from stays here"
-        );
+        assert!(!sent.contains(&serde_json::to_string(&master.identity).unwrap()), "the secret stays here");
     }
 
     #[test]

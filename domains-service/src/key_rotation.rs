@@ -21,7 +21,7 @@ use crate::common::Core;
 use crate::keyring;
 use crate::nodes::Nodes;
 use crate::store::sealed::{COLUMNS, Column, Resealed, SealedCounts};
-use crate::store::{StoreError, domains};
+use crate::store::{Result, domains};
 
 /// Rows that one transaction seals again.
 const BATCH: i64 = 50;
@@ -46,7 +46,7 @@ fn set_gauge(core: &Core, sealed: SealedCounts) {
 }
 
 /// Counts sealed rows by the age of their secret.
-pub(crate) async fn count(core: &Core) -> Result<SealedCounts, StoreError> {
+pub(crate) async fn count(core: &Core) -> Result<SealedCounts> {
     Ok(SealedCounts::of(&core.sealing, &core.store.count_sealed().await?))
 }
 
@@ -78,9 +78,9 @@ pub(crate) async fn check(core: &Core, lost: bool) -> anyhow::Result<()> {
     }
     anyhow::ensure!(
         lost,
-        "{missing} private keys or secrets of webhooks are sealed with a sealing secret that was taken away (named \
-         {names:?}). Put it back, in a line below the others of sealing_secret_file, start again, and take it away when \
-         `tollhouse status` says sealed_with_older 0. If it is lost for good, set sealing_secret_lost = true: the service \
+        "{missing} private keys or secrets of webhooks are sealed with a sealing secret that was removed (named \
+         {names:?}). Put it back, in a line below the others of sealing_secret_file, restart, and remove it when \
+         `tollhouse status` shows sealed_with_older 0. If it is lost for good, set sealing_secret_lost = true: the service \
          drops what it sealed and orders new certificates; webhooks need new secrets"
     );
     for name in names {
@@ -96,7 +96,7 @@ fn is_damaged(counts: &BTreeMap<String, i64>, name: &str) -> bool {
 }
 
 /// Repairs the name of a certificate's secret where the column is damaged and the key is not.
-async fn repair_names(core: &Core, counts: &BTreeMap<String, i64>) -> Result<(), StoreError> {
+async fn repair_names(core: &Core, counts: &BTreeMap<String, i64>) -> Result<()> {
     for name in counts.keys().filter(|name| !core.sealing.has(name) && is_damaged(counts, name)) {
         core.store.repair_seal_names(name, BATCH).await?;
     }
@@ -104,7 +104,7 @@ async fn repair_names(core: &Core, counts: &BTreeMap<String, i64>) -> Result<(),
 }
 
 /// Logs the rows with a damaged name of a secret.
-async fn log_damaged(core: &Core, name: &str) -> Result<(), StoreError> {
+async fn log_damaged(core: &Core, name: &str) -> Result<()> {
     for (table, row) in core.store.texts_with(name, NAMED_MAX).await? {
         tracing::error!(
             table = table.as_str(),
@@ -120,7 +120,7 @@ async fn log_damaged(core: &Core, name: &str) -> Result<(), StoreError> {
 
 /// Drops the rows of a lost secret, and orders new accounts and certificates. Gateways serve the certificates in their
 /// memory until then.
-async fn drop_sealed_with(core: &Core, seal: &str) -> Result<(), StoreError> {
+async fn drop_sealed_with(core: &Core, seal: &str) -> Result<()> {
     core.store.forget_sealed(seal).await?;
     let mut after = String::new();
     loop {
@@ -148,14 +148,11 @@ pub(crate) async fn rotate(app: std::sync::Arc<App>, shutdown: Shutdown) {
         if let Err(error) = rotate_once(&app.core, &app.gateways.nodes, &shutdown).await {
             tracing::error!(%error, "cannot seal rows with the newest sealing secret; retrying in a minute");
         }
-        tokio::select! {
-            () = shutdown.begun() => return,
-            () = tokio::time::sleep(INTERVAL) => {}
-        }
+        shutdown.pause(INTERVAL).await;
     }
 }
 
-async fn rotate_once(core: &Core, nodes: &Nodes, shutdown: &Shutdown) -> Result<(), StoreError> {
+async fn rotate_once(core: &Core, nodes: &Nodes, shutdown: &Shutdown) -> Result<()> {
     let counts = core.store.count_sealed().await?;
     repair_names(core, &counts).await?;
     set_gauge(core, SealedCounts::of(&core.sealing, &counts));
@@ -182,7 +179,7 @@ async fn reseal_all(
     shutdown: &Shutdown,
     column: Option<Column>,
     seal: &str,
-) -> Result<u64, StoreError> {
+) -> Result<u64> {
     let (mut done, mut after) = (0, String::new());
     loop {
         let Resealed { done: now, last, revision } = match column {

@@ -24,7 +24,7 @@ use crate::gateways::Gateways;
 use crate::identities::{Identities, Master, Version, version_of};
 use crate::store::credentials::{Credential, Kind};
 use crate::store::gateways::SealedGeneration;
-use crate::store::{StoreError, Write};
+use crate::store::{Result, Write};
 
 /// How long a generation signs.
 const GENERATION_SECONDS: i64 = 86_400;
@@ -46,7 +46,7 @@ fn open(core: &Core, stored: &SealedGeneration) -> Option<Master> {
 }
 
 /// Whether our sealing secrets open the keys of any generation.
-pub(crate) async fn opens(core: &Core) -> Result<bool, StoreError> {
+pub(crate) async fn opens(core: &Core) -> Result<bool> {
     Ok(core.store.generations().await?.iter().any(|stored| open(core, stored).is_some()))
 }
 
@@ -55,7 +55,7 @@ fn seal(core: &Core, master: &Master) -> anyhow::Result<SealedGeneration> {
     Ok(SealedGeneration { number: master.number, sealed, signs_from: master.signs_from })
 }
 
-/// The keys of all gateways on record now. They are derived when something has changed, and remembered.
+/// The keys of all registered gateways. They are derived after a change, and kept.
 pub(crate) async fn identities(core: &Core, gateways: &Gateways) -> anyhow::Result<Arc<Identities>> {
     // The order matters: a credential that is revoked after the generations were read is not in the list, so it never
     // gets the tickets that its revocation made.
@@ -184,10 +184,7 @@ pub(crate) async fn keep(app: Arc<App>, shutdown: Shutdown) {
             );
         }
         failing = rotated.is_err();
-        tokio::select! {
-            () = shutdown.begun() => return,
-            () = tokio::time::sleep(CHECK_INTERVAL) => {}
-        }
+        shutdown.pause(CHECK_INTERVAL).await;
     }
 }
 

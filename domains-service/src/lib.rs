@@ -1,11 +1,12 @@
 //! The control plane: projects, plans, API keys, custom domains, certificates, and the change log the edge follows.
 //!
 //! Three listeners: `http` for the public API behind the gateway, `internal` for gateways and operators, `admin` for
-//! health and metrics. Durable state is in one database (`store`, which has all SQL); every fact for the edge leaves as a
-//! numbered change in the same transaction (`publish`, `feed`); other replicas are notified (`peers`). Rules are pure (`domain`);
-//! `reconcile` checks one domain, decides by them and writes; periodic work is in `worker`; `webhook` has the receivers of
-//! events, and `delivery` sends them. `key_rotation` seals stored data with a new secret. `api` has the operations, in one
-//! list, and describes them; `pages` carries them out for the dashboard, whose sessions are in `sessions`.
+//! health and metrics. Durable state is in one database (`store`, which has all SQL); every fact for the edge leaves as
+//! a numbered change in the same transaction (`publish`, `feed`); other replicas are notified (`peers`). Rules are pure
+//! (`domain`); `reconcile` checks one domain, decides by them and writes; periodic work is in `worker`; `webhook` has
+//! the receivers of events, and `delivery` sends them. `key_rotation` seals stored data with a new secret. `api` has
+//! the operations, in one list, and describes them; `pages` carries them out for the dashboard, whose sessions are in
+//! `sessions`.
 //!
 //! Nothing here is on the path of a visitor's request. While this service is down, gateways serve their last state;
 //! nothing can be changed, and certificates are renewed so early that an outage of days does no harm.
@@ -61,7 +62,7 @@ pub use run::{World, start, start_in};
 pub use store::newest_schema;
 pub use verification::problem::ProblemCode;
 
-/// Every operation of the public API, as its router has it: method, path, and required scope.
+/// Every operation of the public API: method, path, and required scope.
 pub fn operations() -> impl Iterator<Item = (&'static str, &'static str, Option<Scope>)> {
     api::all().map(|operation| (operation.method.as_str(), operation.path, operation.scope))
 }

@@ -17,7 +17,7 @@ pub(crate) struct Limit {
 }
 
 contract::words! {
-    /// What a name waits for in a queue.
+    /// The limit for which a name waits in a queue.
     pub(crate) enum QueueKind {
         /// A live gateway: the authority could not reach the name.
         Edge = "edge",

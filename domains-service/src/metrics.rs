@@ -11,53 +11,75 @@ use crate::store::sealed::SealedCounts;
 use crate::store::withdrawals::What;
 use verification::RecordKind;
 
-/// The service's metrics.
-#[derive(Clone)]
-pub(crate) struct Metrics {
-    /// Starts background tasks and counts their restarts.
-    pub(crate) tasks: Supervisor,
-    /// Domains by state.
-    pub(crate) states: IntGaugeVec,
-    /// Since when the first of the domains waits that miss only their certificate.
-    pub(crate) certificate_wait_oldest: IntGauge,
-    /// Domains that went from one state to another.
-    pub(crate) transitions: IntCounterVec,
-    /// Checks of domains by what DNS answered.
-    pub(crate) dns_checks: IntCounterVec,
-    /// Questions to DNS by type and result.
-    pub(crate) dns_queries: IntCounterVec,
-    /// Names of handshakes without a certificate, by what became of them.
-    pub(crate) handshake_checks: IntCounterVec,
-    /// Durations of verifications.
-    pub(crate) verify_seconds: HistogramVec,
-    /// Certificate orders by authority and result.
-    pub(crate) certificate_orders: IntCounterVec,
-    /// Requests by operation and class of status.
-    pub(crate) requests: IntCounterVec,
-    /// Gateways that follow the change stream.
-    pub(crate) followers: IntGauge,
-    /// The newest revision.
-    pub(crate) revision: IntGauge,
-    /// Gateways that have applied changes that the database does not have.
-    pub(crate) of_another_history: IntGauge,
-    /// Attempts to deliver webhooks by result.
-    pub(crate) webhook_attempts: IntCounterVec,
-    /// Durations of delivery attempts.
-    pub(crate) webhook_seconds: HistogramVec,
-    /// Waiting deliveries of webhooks, and overdue ones.
-    pub(crate) webhook_deliveries: IntGaugeVec,
-    /// Withdrawals without a gateway's confirmation, by kind.
-    pub(crate) withdrawals: IntGaugeVec,
-    /// Since when the oldest of them waits.
-    pub(crate) withdrawal_oldest: IntGauge,
-    /// The processes that they wait for, and since when.
-    pub(crate) withdrawals_awaited: IntGaugeVec,
-    /// Stored private keys and secrets, by the age of their sealing secret.
-    pub(crate) sealed: IntGaugeVec,
-    /// Credential files that were refused at the start by reason.
-    pub(crate) credential_files_refused: IntGaugeVec,
-    /// Unreadable rows, by table, row, owner and column.
-    pub(crate) unreadable_row: IntGaugeVec,
+/// Declares [`Metrics`]: each field with its kind, its name, its meaning, and its labels if it has some.
+macro_rules! metrics {
+    ($($field:ident: $kind:ident(registry, $name:literal, $help:literal $(, [$($label:literal),*])?);)+) => {
+        /// The service's metrics.
+        #[derive(Clone)]
+        pub(crate) struct Metrics {
+            /// Starts background tasks and counts their restarts.
+            pub(crate) tasks: Supervisor,
+            $(#[doc = $help] pub(crate) $field: metrics!(@type $kind),)+
+        }
+
+        impl Metrics {
+            /// Registers all metrics on `registry`, every label at zero.
+            pub(crate) fn register(registry: &Registry) -> anyhow::Result<Self> {
+                let metrics = Self {
+                    tasks: Supervisor::register(registry, "domains_task_restarts_total")?,
+                    $($field: $kind(registry, $name, $help $(, &[$($label),*])?)?,)+
+                };
+                metrics.start_at_zero();
+                Ok(metrics)
+            }
+        }
+    };
+    (@type gauge) => { IntGauge };
+    (@type gauge_vec) => { IntGaugeVec };
+    (@type counter_vec) => { IntCounterVec };
+    (@type latency_vec) => { HistogramVec };
+}
+
+metrics! {
+    states: gauge_vec(registry, "domains_state", "Domains in each state.", ["state"]);
+    certificate_wait_oldest: gauge(registry, "domains_certificate_wait_oldest_timestamp_seconds",
+        "Start of the longest wait for a certificate, of a domain with nothing to fix; 0: none waits.");
+    transitions: counter_vec(registry, "domains_transitions_total",
+        "State changes of domains.", ["from", "to"]);
+    dns_checks: counter_vec(registry, "domains_dns_checks_total",
+        "Checks of domains: answered, unanswered by the zone, or without an answer of any resolver.", ["result"]);
+    dns_queries: counter_vec(registry, "domains_dns_queries_total",
+        "DNS queries, by record type and result.", ["type", "result"]);
+    handshake_checks: counter_vec(registry, "domains_handshake_checks_total",
+        "Names of TLS handshakes without a certificate: made due for a check, not due, or failed.", ["result"]);
+    verify_seconds: latency_vec(registry, "domains_verify_seconds",
+        "Duration of a DNS check, by reason.", ["reason"]);
+    certificate_orders: counter_vec(registry, "domains_certificate_orders_total",
+        "Certificate orders, by result.", ["result"]);
+    requests: counter_vec(registry, "domains_http_requests_total",
+        "Requests by operation and class of status.", ["operation", "status_class"]);
+    followers: gauge(registry, "domains_feed_followers", "Gateways that follow the change stream.");
+    revision: gauge(registry, "domains_revision", "The newest revision of the change log.");
+    of_another_history: gauge(registry, "domains_gateways_of_another_history",
+        "Gateways refused in the last minute because they applied changes that the database does not have.");
+    webhook_attempts: counter_vec(registry, "domains_webhook_attempts_total",
+        "Attempts to deliver webhooks, by result.", ["result"]);
+    webhook_seconds: latency_vec(registry, "domains_webhook_attempt_seconds",
+        "Duration of an attempt to deliver a webhook.", []);
+    webhook_deliveries: gauge_vec(registry, "domains_webhook_deliveries",
+        "Waiting webhook deliveries, and of these the overdue ones: due a minute ago.", ["state"]);
+    withdrawals: gauge_vec(registry, "domains_withdrawals",
+        "Withdrawals that some gateway has not confirmed, by kind.", ["what"]);
+    withdrawal_oldest: gauge(registry, "domains_withdrawal_oldest_timestamp_seconds",
+        "Time of the oldest unconfirmed withdrawal; 0 without one.");
+    withdrawals_awaited: gauge_vec(registry, "domains_withdrawal_awaited_timestamp_seconds",
+        "Time of the oldest withdrawal that this gateway process has not confirmed.", ["process"]);
+    sealed: gauge_vec(registry, "domains_sealed_texts",
+        "Private keys and webhook secrets, by the sealing secret that encrypts them.", ["secret"]);
+    credential_files_refused: gauge_vec(registry, "domains_credential_files_refused",
+        "Credential files that were refused when the service started, by reason.", ["reason"]);
+    unreadable_row: gauge_vec(registry, "domains_unreadable_row",
+        "1 for each unreadable database row that is skipped; 100 rows at most.", ["table", "row", "of", "column"]);
 }
 
 /// Every reason why a credential file is refused.
@@ -68,100 +90,6 @@ pub(crate) const REASONS: [&str; 7] =
 pub(crate) const DNS_RESULTS: [&str; 4] = ["ok", "timeout", "unreachable", "malformed"];
 
 impl Metrics {
-    /// Registers all metrics on `registry`, every label at zero.
-    pub(crate) fn register(registry: &Registry) -> anyhow::Result<Self> {
-        let (dns_checks, handshake_checks) = checks(registry)?;
-        let (webhook_attempts, webhook_seconds, webhook_deliveries) = webhooks(registry)?;
-        let metrics = Self {
-            tasks: Supervisor::register(registry, "domains_task_restarts_total")?,
-            states: gauge_vec(registry, "domains_state", "Domains in each state.", &["state"])?,
-            certificate_wait_oldest: gauge(
-                registry,
-                "domains_certificate_wait_oldest_timestamp_seconds",
-                "Since when the first of the domains waits that miss only their certificate, without a fault of their owner and not behind its own orders; 0: none waits.",
-            )?,
-            transitions: counter_vec(
-                registry,
-                "domains_transitions_total",
-                "Domains that went from one state to another.",
-                &["from", "to"],
-            )?,
-            dns_checks,
-            dns_queries: counter_vec(
-                registry,
-                "domains_dns_queries_total",
-                "Questions to DNS, by record type and result.",
-                &["type", "result"],
-            )?,
-            handshake_checks,
-            verify_seconds: latency_vec(
-                registry,
-                "domains_verify_seconds",
-                "Time a verification took, by what made it happen.",
-                &["reason"],
-            )?,
-            certificate_orders: counter_vec(
-                registry,
-                "domains_certificate_orders_total",
-                "Certificates asked for, by result.",
-                &["result"],
-            )?,
-            requests: counter_vec(
-                registry,
-                "domains_http_requests_total",
-                "Requests by operation and class of status.",
-                &["operation", "status_class"],
-            )?,
-            followers: gauge(registry, "domains_feed_followers", "Gateways that follow the change stream.")?,
-            revision: gauge(registry, "domains_revision", "The newest revision of the change log.")?,
-            webhook_attempts,
-            webhook_seconds,
-            webhook_deliveries,
-            withdrawals: gauge_vec(
-                registry,
-                "domains_withdrawals",
-                "Withdrawals that a gateway has not acknowledged, by what was withdrawn.",
-                &["what"],
-            )?,
-            withdrawal_oldest: gauge(
-                registry,
-                "domains_withdrawal_oldest_timestamp_seconds",
-                "When the oldest withdrawal that waits was made; 0: none waits.",
-            )?,
-            withdrawals_awaited: gauge_vec(
-                registry,
-                "domains_withdrawal_awaited_timestamp_seconds",
-                "When the oldest withdrawal was made that this process of a gateway has not acknowledged.",
-                &["process"],
-            )?,
-            of_another_history: gauge(
-                registry,
-                "domains_gateways_of_another_history",
-                "Gateways that were refused in the last minute because they have applied changes that the database does not have.",
-            )?,
-            sealed: gauge_vec(
-                registry,
-                "domains_sealed_texts",
-                "Private keys and secrets at rest, by the sealing secret that they need.",
-                &["secret"],
-            )?,
-            credential_files_refused: gauge_vec(
-                registry,
-                "domains_credential_files_refused",
-                "Credential files that were refused when the service started, by reason.",
-                &["reason"],
-            )?,
-            unreadable_row: gauge_vec(
-                registry,
-                "domains_unreadable_row",
-                "1 for each of the first 100 rows that could not be read when they were read last, by name.",
-                &["table", "row", "of", "column"],
-            )?,
-        };
-        metrics.start_at_zero();
-        Ok(metrics)
-    }
-
     fn start_at_zero(&self) {
         for reason in REASONS {
             self.credential_files_refused.with_label_values(&[reason]).set(0);
@@ -204,40 +132,4 @@ impl Metrics {
             self.transitions.with_label_values(&[from.as_str(), to.as_str()]).inc();
         }
     }
-}
-
-/// Checks of domains by result, and names of handshakes by what became of them.
-fn checks(registry: &Registry) -> anyhow::Result<(IntCounterVec, IntCounterVec)> {
-    let dns_checks = counter_vec(
-        registry,
-        "domains_dns_checks_total",
-        "Checks of domains: answered, unanswered by their zone, or without any answer of our resolvers.",
-        &["result"],
-    )?;
-    let handshake_checks = counter_vec(
-        registry,
-        "domains_handshake_checks_total",
-        "Names of handshakes without a certificate: due for a check because of it, not due, or failed.",
-        &["result"],
-    )?;
-    Ok((dns_checks, handshake_checks))
-}
-
-/// Attempts to deliver webhooks by result, their time, and deliveries that wait.
-fn webhooks(registry: &Registry) -> anyhow::Result<(IntCounterVec, HistogramVec, IntGaugeVec)> {
-    let webhook_attempts = counter_vec(
-        registry,
-        "domains_webhook_attempts_total",
-        "Attempts to deliver webhooks, by result.",
-        &["result"],
-    )?;
-    let webhook_seconds =
-        latency_vec(registry, "domains_webhook_attempt_seconds", "Time an attempt to deliver a webhook took.", &[])?;
-    let webhook_deliveries = gauge_vec(
-        registry,
-        "domains_webhook_deliveries",
-        "Deliveries of webhooks that wait, and those that should have been tried a minute ago.",
-        &["state"],
-    )?;
-    Ok((webhook_attempts, webhook_seconds, webhook_deliveries))
 }

@@ -249,8 +249,8 @@ impl Nodes {
         }
     }
 
-    /// Before our start a process was seen last at this moment. The control plane may have been away since, so this is no
-    /// silence of theirs; neither is a wall clock that was put forward meanwhile.
+    /// Before our start a process was seen last at this moment. The control plane may have been away since, so this is
+    /// no silence of theirs; neither is a wall clock that was put forward meanwhile.
     pub(crate) fn last_seen_before_start(&self, last: UnixMillis) {
         self.unseen_millis.store(self.started_at.since(last).max(0), Ordering::Relaxed);
     }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::nodes::Nodes;
 use crate::store::notices::Notice;
-use crate::store::{Store, StoreError};
+use crate::store::{Result, Store};
 
 /// Longest delay of a gateway's report by its notification.
 const SEND_TIME_MAX: Duration = Duration::from_secs(1);
@@ -84,15 +84,12 @@ impl Peers {
                 }
                 Err(error) => tracing::debug!(%error, "still no notifications of other replicas"),
             }
-            tokio::select! {
-                () = shutdown.begun() => return,
-                () = tokio::time::sleep(LISTEN_PAUSE) => {}
-            }
+            shutdown.pause(LISTEN_PAUSE).await;
         }
     }
 
     /// Listens on one connection until it is silent for [`SILENCE_MAX`].
-    async fn listen_once(&self, nodes: &Nodes) -> Result<(), StoreError> {
+    async fn listen_once(&self, nodes: &Nodes) -> Result<()> {
         let Some(mut notices) = self.store.notices().await? else { return Ok(()) };
         // Commits from before this connection listened.
         self.store.committed_elsewhere(self.store.newest_revision().await?);

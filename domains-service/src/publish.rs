@@ -12,7 +12,7 @@ use crate::domain::redirect::{self, RedirectNode};
 use crate::domain::{Domain, RedirectTarget};
 use crate::store::projects::{ProjectRecord, Removed, end_sessions, save_removal};
 use crate::store::withdrawals::What;
-use crate::store::{StoreError, Write, acme, domains, keys, queue};
+use crate::store::{Result, Write, acme, domains, keys, queue};
 
 /// A domain, as far as redirects care.
 pub(crate) fn node(domain: &Domain) -> RedirectNode {
@@ -26,11 +26,7 @@ pub(crate) fn node(domain: &Domain) -> RedirectNode {
 }
 
 /// The target of a domain's redirect.
-pub(crate) async fn target_of(
-    write: &mut Write,
-    domain: &Domain,
-    target: &RedirectTarget,
-) -> Result<Option<Domain>, StoreError> {
+pub(crate) async fn target_of(write: &mut Write, domain: &Domain, target: &RedirectTarget) -> Result<Option<Domain>> {
     match target {
         RedirectTarget::Primary => domains::find_primary(write.connection(), &domain.project).await,
         RedirectTarget::Name(name) => domains::find_domain(write.connection(), &domain.project, name).await,
@@ -38,7 +34,7 @@ pub(crate) async fn target_of(
 }
 
 /// Publishes the domain's site. The domain must be saved. An unreadable domain's site stays as it is.
-pub(crate) async fn site(write: &mut Write, domain: &Domain) -> Result<(), StoreError> {
+pub(crate) async fn site(write: &mut Write, domain: &Domain) -> Result<()> {
     if domain.unreadable.is_some() {
         return Ok(());
     }
@@ -57,7 +53,7 @@ pub(crate) async fn site(write: &mut Write, domain: &Domain) -> Result<(), Store
 }
 
 /// Publishes the sites of the domain and of those that redirect to it. The domain must be saved.
-pub(crate) async fn site_and_dependants(write: &mut Write, domain: &Domain) -> Result<(), StoreError> {
+pub(crate) async fn site_and_dependants(write: &mut Write, domain: &Domain) -> Result<()> {
     site(write, domain).await?;
     for dependant in domains::dependants(write.connection(), domain, domain.primary).await? {
         site(write, &dependant).await?;
@@ -67,7 +63,7 @@ pub(crate) async fn site_and_dependants(write: &mut Write, domain: &Domain) -> R
 
 /// Withdraws the site if the name belongs to this project; another project's site of the same name stays. The
 /// withdrawal ends when every gateway has confirmed it, although no API call waits for the result.
-async fn withdraw_site(write: &mut Write, domain: &Domain) -> Result<(), StoreError> {
+async fn withdraw_site(write: &mut Write, domain: &Domain) -> Result<()> {
     let claims = domains::find_claims(write.connection(), &domain.name).await?;
     if claims.holder.as_ref().is_some_and(|holder| *holder != domain.project) {
         return Ok(());
@@ -81,7 +77,7 @@ async fn withdraw_site(write: &mut Write, domain: &Domain) -> Result<(), StoreEr
 }
 
 /// Withdraws all entities of the name, if it belongs to this project.
-pub(crate) async fn withdraw(write: &mut Write, domain: &Domain) -> Result<(), StoreError> {
+pub(crate) async fn withdraw(write: &mut Write, domain: &Domain) -> Result<()> {
     let claims = domains::find_claims(write.connection(), &domain.name).await?;
     if claims.holder.as_ref().is_some_and(|holder| *holder != domain.project) {
         return Ok(());
@@ -92,7 +88,7 @@ pub(crate) async fn withdraw(write: &mut Write, domain: &Domain) -> Result<(), S
 }
 
 /// Withdraws a domain, releases its name and deletes its record.
-pub(crate) async fn forget(write: &mut Write, domain: &Domain, lineage: &str) -> Result<(), StoreError> {
+pub(crate) async fn forget(write: &mut Write, domain: &Domain, lineage: &str) -> Result<()> {
     let now = write.now();
     withdraw(write, domain).await?;
     domains::release(write.connection(), &domain.name, &domain.project, lineage, now).await?;
@@ -107,7 +103,7 @@ pub(crate) async fn withdraw_project(
     platform: &Hostname,
     project: &mut ProjectRecord,
     erase_at: UnixMillis,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let now = write.now();
     let mut kept = Vec::new();
     for domain in domains::all_domains(write.connection(), &project.id).await? {
@@ -131,7 +127,7 @@ pub(crate) async fn withdraw_project(
 }
 
 /// Withdraws the answers to challenges for the name: the authority has its verdict.
-pub(crate) async fn withdraw_challenges(write: &mut Write, name: &Hostname) -> Result<(), StoreError> {
+pub(crate) async fn withdraw_challenges(write: &mut Write, name: &Hostname) -> Result<()> {
     for token in write.challenge_tokens(name).await? {
         write.remove(EntityName::Challenge(token)).await?;
     }

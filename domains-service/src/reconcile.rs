@@ -2,34 +2,33 @@
 //!
 //! One worker acts on a domain at a time, under a lease that expires. Its result is written only if no other worker has
 //! taken the lease since. The world may change between a check and its write, so the transaction reads the domain again
-//! and [decides](crate::domain::reconcile) by that state. When the database is gone, nothing is written and the domain
+//! and [decides](crate::domain::reconcile) by that state. When the database fails, nothing is written and the domain
 //! stays due.
 
 mod advice;
 mod issue;
 mod primary;
-mod write;
 
 use chassis::random::jitter;
-use contract::feed::Revision;
+use contract::feed::{Entity, Revision};
 use contract::time::UnixMillis;
 use serde_json::json;
 
-use self::write::apply;
 use crate::actor::Actor;
 use crate::app::App;
-use crate::domain::reconcile::{DnsCheck, Holder, Policy, decide};
+use crate::domain::reconcile::{Action, DnsCheck, Holder, LostDomain, Permitted, Policy, decide};
 use crate::domain::state::UNPAID_GRACE_MILLIS;
 use crate::domain::{Domain, Status, order};
 use crate::issuer::Authorities;
 use crate::metrics::Metrics;
 use crate::plans::Plans;
+use crate::project::ProjectRef;
 use crate::publish;
 use crate::store::domains::NameClaims;
 use crate::store::leased::Leased;
 use crate::store::projects::{ProjectRecord, find_project};
 use crate::store::withdrawals::What;
-use crate::store::{Store, StoreError, Write, domains, queue};
+use crate::store::{Result, Store, Write, acme, domains, queue};
 use verification::collect::{Subject, collect};
 use verification::facts::Claim;
 use verification::verdict::{self, Expectation, Judgement, Records};
@@ -49,7 +48,7 @@ pub(crate) enum Reconciled {
 }
 
 /// Checks a domain and applies the decision.
-pub(crate) async fn reconcile(app: &App, domain: &Domain, reason: Reason) -> Result<Reconciled, StoreError> {
+pub(crate) async fn reconcile(app: &App, domain: &Domain, reason: Reason) -> Result<Reconciled> {
     let now = app.core.clock.now();
     let Some(mut leased) = Leased::claim(&app.core.store, domain, now).await? else { return Ok(Reconciled::Elsewhere) };
     if reason == Reason::Schedule && waits_only_for_authorities(&app.issuing.authorities, domain, now) {
@@ -73,19 +72,18 @@ fn waits_only_for_authorities(authorities: &Authorities, domain: &Domain, now: U
 }
 
 /// Has the order wait until an authority is back.
-async fn postpone(store: &Store, authorities: &Authorities, mut leased: Leased<Domain>) -> Result<(), StoreError> {
+async fn postpone(store: &Store, authorities: &Authorities, mut leased: Leased<Domain>) -> Result<()> {
     let mut write = store.write().await?;
     let now = write.now();
     let Some(domain) = leased.reload(&mut write).await? else { return Ok(()) };
     let until = authorities.away_until(now).unwrap_or(now);
     leased.save(&mut write, order::postponed(domain, until, now, jitter())).await?;
     leased.release(&mut write).await?;
-    write.commit().await?;
-    Ok(())
+    write.commit().await.map(drop)
 }
 
 /// Checks DNS. `None` if the project is gone or the name can no longer be attached.
-async fn check(app: &App, domain: &Domain) -> Result<Option<DnsCheck>, StoreError> {
+async fn check(app: &App, domain: &Domain) -> Result<Option<DnsCheck>> {
     let Some(project) = app.core.store.find_project(&domain.project).await? else { return Ok(None) };
     let mut connection = app.core.store.reader().acquire().await?;
     let claims = domains::find_claims(&mut connection, &domain.name).await?;
@@ -142,12 +140,7 @@ pub(crate) async fn check_dns(app: &App, project: &ProjectRecord, domain: &Domai
 }
 
 /// Decides by a check, writes the decision, and orders a certificate if it includes one.
-async fn take_check(
-    app: &App,
-    leased: Leased<Domain>,
-    check: DnsCheck,
-    reason: Reason,
-) -> Result<Reconciled, StoreError> {
+async fn take_check(app: &App, leased: Leased<Domain>, check: DnsCheck, reason: Reason) -> Result<Reconciled> {
     let mut write = app.core.store.write().await?;
     let now = write.now();
     let Some(domain) = leased.reload(&mut write).await? else { return Ok(Reconciled::Elsewhere) };
@@ -171,14 +164,101 @@ async fn take_check(
     Ok(Reconciled::Done)
 }
 
-/// The project that holds the domain's name. Another project's domain is read and locked only if the check allows a
-/// takeover.
-async fn holder(
+/// Applies the actions in order to a domain that was in the state `before`, and commits. Returns the lease and the
+/// authorities if an order is among the actions; otherwise releases the lease.
+async fn apply(
+    metrics: &Metrics,
+    mut write: Write,
+    mut leased: Leased<Domain>,
+    (before, mut domain): (Status, Domain),
+    actions: Vec<Action>,
+) -> Result<Option<(Leased<Domain>, Permitted)>> {
+    let mut order = None;
+    for action in actions {
+        match action {
+            Action::SetHolder => domains::set_holder(write.connection(), &domain.name, &domain.project).await?,
+            Action::TakeOver(loser, lost) => take_over(metrics, &mut write, &domain, &loser, lost).await?,
+            Action::Record(event, detail) => {
+                write.record(&domain.project, Some(&domain.name), event, &Actor::system(), detail).await?;
+            }
+            Action::BecomePrimaryIfWanted => primary::become_if_wanted(&mut write, &mut domain).await?,
+            Action::Save => leased.save(&mut write, domain.clone()).await?,
+            Action::Publish => publish::site_and_dependants(&mut write, &domain).await?,
+            Action::WithdrawFrom(loser) if write.changes_the_edge() => {
+                write.withdrawn(What::Name, domain.name.as_str(), &loser).await?;
+            }
+            Action::WithdrawFrom(_) => {}
+            Action::Deploy(bundle) => write.put(Entity::Certificate(*bundle)).await?,
+            Action::FinishOrders => acme::finish_orders(write.connection(), &domain.name).await?,
+            Action::ForgetOrder(authority) => {
+                acme::forget_order(write.connection(), &authority, &domain.name).await?;
+            }
+            Action::LeaveQueue => queue::leave(write.connection(), &domain.name, &domain.project.uid).await?,
+            Action::LeaveQueueAt(authority) => queue::leave_one(write.connection(), &authority, &domain.name).await?,
+            Action::WithdrawChallenges => publish::withdraw_challenges(&mut write, &domain.name).await?,
+            Action::Order(permitted) => order = Some(permitted),
+        }
+    }
+    let next = if let Some(permitted) = order {
+        Some((leased.while_held(), permitted))
+    } else {
+        leased.release(&mut write).await?;
+        None
+    };
+    write.commit().await?;
+    metrics.moved(before, domain.status);
+    if before != domain.status {
+        tracing::info!(domain = %domain.name, project.id = %domain.project, from = before.as_str(),
+            to = domain.status.as_str(), "domain changed its state");
+    }
+    Ok(next)
+}
+
+/// Gives the name to the domain's project, and notifies the project that loses it. Domains of the loser stop
+/// redirecting to the name in the same transaction.
+async fn take_over(
+    metrics: &Metrics,
     write: &mut Write,
     domain: &Domain,
-    claims: NameClaims,
-    check: &DnsCheck,
-) -> Result<Holder, StoreError> {
+    loser: &ProjectRef,
+    lost: Option<LostDomain>,
+) -> Result<()> {
+    queue::leave(write.connection(), &domain.name, &loser.uid).await?;
+    let Some(LostDomain { before, was_primary, domain: lost }) = lost else {
+        return domains::set_holder(write.connection(), &domain.name, &domain.project).await;
+    };
+    // Read before the row changes: afterwards it is the target of no redirect to the primary domain.
+    let dependants = domains::dependants(write.connection(), &lost, was_primary).await?;
+    // An unreadable row stays as it is: after its repair the next check finds that another project holds the name.
+    if lost.unreadable.is_none() {
+        domains::save_domain(write.connection(), &lost).await?;
+    }
+    let detail = json!({ "to_another_project": true });
+    write.record(loser, Some(&lost.name), "domain.transferred", &Actor::system(), detail).await?;
+    domains::set_holder(write.connection(), &domain.name, &domain.project).await?;
+    // Before the successor: it publishes the redirects to the primary domain with their new target.
+    for dependant in dependants {
+        let revision = write.revision();
+        publish::site(write, &dependant).await?;
+        if write.revision() != revision {
+            // A gateway that misses the change would send the loser's visitors to the winner.
+            write.withdrawn(What::Redirect, dependant.name.as_str(), loser).await?;
+            let detail = json!({ "redirect_target_lost": lost.name });
+            write.record(loser, Some(&dependant.name), "domain.updated", &Actor::system(), detail).await?;
+        }
+    }
+    if was_primary {
+        primary::succeed(write, loser).await?;
+    }
+    let detail = json!({ "from_another_project": true });
+    write.record(&domain.project, Some(&domain.name), "domain.transferred", &Actor::system(), detail).await?;
+    metrics.moved(before, lost.status);
+    Ok(())
+}
+
+/// The project that holds the domain's name. Another project's domain is read and locked only if the check allows a
+/// takeover.
+async fn holder(write: &mut Write, domain: &Domain, claims: NameClaims, check: &DnsCheck) -> Result<Holder> {
     Ok(match claims.holder {
         None => Holder::Free,
         Some(project) if project == domain.project => Holder::This,
@@ -207,7 +287,7 @@ pub(crate) async fn remove(
     domains_to_remove: Vec<Domain>,
     project: &ProjectRecord,
     actor: &Actor,
-) -> Result<Revision, StoreError> {
+) -> Result<Revision> {
     let now = write.now();
     let had_primary = domains_to_remove.iter().any(|domain| domain.primary);
     let mut removed = Vec::new();

@@ -68,8 +68,8 @@ pub struct Report {
 }
 
 /// Prepares a restored database for use. `lost` is the database that it replaces, or the reason why that is unreadable.
-/// With `bring_back`, entities that were withdrawn since the backup are listed and become valid again, except credentials:
-/// a revoked one never does. Neither do those in `revocations`, the control plane's file.
+/// With `bring_back`, entities that were withdrawn since the backup are listed and become valid again, except
+/// credentials: a revoked one never does. Neither do those in `revocations`, the control plane's file.
 ///
 /// # Errors
 /// When the database is not one of ours, a service uses it, or it does not answer. It may be tried again.
@@ -102,7 +102,7 @@ pub async fn finish_restore(
                 since.retain(|(kind, _), _| !matches!(kind, Kind::Credential | Kind::Token));
                 (Outcome::Back, None, since)
             } else {
-                withdraw(&mut write, &lost, &since).await.context("withdrawing what was removed since the backup")?;
+                withdraw(&mut write, &lost, &since).await.context("withdrawing everything removed since the backup")?;
                 (Outcome::Withdrawn, None, since)
             }
         }

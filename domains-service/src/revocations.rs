@@ -1,5 +1,5 @@
-//! Keeps the file of revoked credentials and the database equal: at the start, before credentials are enrolled from files,
-//! after each revocation, and every second, for those of other replicas.
+//! Keeps the file of revoked credentials and the database equal: at the start, before credentials are enrolled from
+//! files, after each revocation, and every second, for those of other replicas.
 //!
 //! A credential of the file that the database does not have as revoked is revoked again: the database went back to an
 //! earlier state. Without a usable file the service does not start; later, the status shows what is wrong with it.
@@ -105,9 +105,6 @@ pub(crate) async fn keep(app: Arc<App>, shutdown: Shutdown) {
             );
         }
         failing = kept.is_err();
-        tokio::select! {
-            () = shutdown.begun() => return,
-            () = tokio::time::sleep(CHECK_INTERVAL) => {}
-        }
+        shutdown.pause(CHECK_INTERVAL).await;
     }
 }

@@ -78,7 +78,7 @@ impl World {
     }
 }
 
-/// Starts the service. It runs until `shutdown`, then finishes what is in progress.
+/// Starts the service. It runs until `shutdown`, then finishes requests in progress.
 ///
 /// # Errors
 /// When the database, an address, a resolver or the local authority cannot be used.
@@ -174,22 +174,22 @@ pub async fn start_in(
         let mut result = tokio::select! {
             () = shutdown.begun() => Ok(()),
             // The process is started again.
-            Some(ended) = parts.join_next() => ended.context("a listener broke off").and_then(|ended| ended),
+            Some(ended) = parts.join_next() => ended.context("a listener ended unexpectedly").and_then(|ended| ended),
         };
         shutdown.begin();
         health.drain();
         while let Some(ended) = parts.join_next().await {
-            result = result.and(ended.context("a listener broke off").and_then(|ended| ended));
+            result = result.and(ended.context("a listener ended unexpectedly").and_then(|ended| ended));
         }
         for worker in workers {
-            result = result.and(worker.await.context("a worker broke off"));
+            result = result.and(worker.await.context("a worker ended unexpectedly"));
         }
         exporter_end.begin();
         if let Some(exporter) = exporter {
-            result = result.and(exporter.await.context("the exporter of traces broke off"));
+            result = result.and(exporter.await.context("the exporter of traces ended unexpectedly"));
         }
         admin_shutdown.begin();
-        result = result.and(admin.await.context("the admin listener broke off").and_then(|ended| ended));
+        result = result.and(admin.await.context("the admin listener ended unexpectedly").and_then(|ended| ended));
         app.core.store.close().await;
         result
     });
@@ -205,7 +205,7 @@ async fn open_store(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<St
     Ok(Store::open(&config.database, clock).await?.with_revocations(revocations))
 }
 
-/// Starts what happens by itself until `shutdown`. `change_log_rows` and `disable_after`: see the settings of these
+/// Starts the background work, until `shutdown`. `change_log_rows` and `disable_after`: see the settings of these
 /// names.
 fn workers(
     app: &Arc<App>,
@@ -238,7 +238,7 @@ fn workers(
 
 /// Traces, if anybody collects them.
 fn tracing(config: &Config, registry: &Registry) -> anyhow::Result<(Tracer, Option<Exporter>)> {
-    let help = "Spans of traces, by what became of them.";
+    let help = "Spans of traces, by result.";
     let spans = chassis::metrics::counter_vec(registry, "domains_trace_spans_total", help, &["result"])?;
     Tracer::new(&config.tracing, "domains-service", &spans)
 }

@@ -1,10 +1,10 @@
 //! Sessions of the dashboard: their start, their holders, and their end.
 //!
 //! A cookie holds 32 random bytes; the database holds their digest, the session's key, and its start. Every request
-//! looks the key up again, so that revoking a key ends its sessions. An operator has no key: the digest of an operator's
-//! session is made with the operators' secret, so that changing the secret ends them all; a session that a token led to
-//! ends with the token. A session ends after an hour without a request, and after twelve hours in any case. Signing in
-//! always opens a new one.
+//! looks the key up again, so that revoking a key ends its sessions. An operator has no key: the digest of an
+//! operator's session is made with the operators' secret, so that changing the secret ends them all; a session that a
+//! token led to ends with the token. A session ends after an hour without a request, and after twelve hours in any
+//! case. Signing in always opens a new one.
 
 use aws_lc_rs::{digest, hmac};
 use base64::Engine as _;
@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::actor::{Actor, Origin};
 use crate::app::App;
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
 use crate::project::ProjectRef;
 use crate::store::keys::{self, KeyRecord};
 use crate::store::sessions::{ABSOLUTE_MILLIS_MAX, IDLE_MILLIS_MAX, SessionRecord};
@@ -48,12 +48,12 @@ fn kept_under(app: &App, secret: &str) -> String {
 }
 
 /// 32 random bytes as text.
-fn random_secret() -> Result<String, ApiError> {
+fn random_secret() -> ApiResult<String> {
     Ok(URL_SAFE_NO_PAD.encode(chassis::random::bytes::<32>()?))
 }
 
 /// A link that signs the operator of this name in once: its secret, and its end.
-pub(crate) async fn make_link(app: &App, operator: &str) -> Result<(String, UnixMillis), ApiError> {
+pub(crate) async fn make_link(app: &App, operator: &str) -> ApiResult<(String, UnixMillis)> {
     let secret = random_secret()?;
     let expires_at = app.core.clock.now().plus(LINK_MILLIS);
     app.core.store.save_link(&operator_digest_of(app, &secret), operator, expires_at).await?;
@@ -95,7 +95,7 @@ pub(crate) async fn sign_in(app: &App, key: &str, origin: Origin) -> Result<(Pro
 }
 
 /// Records the sign-in, so that the project's owner sees who signed in with which key.
-async fn record_sign_in(app: &App, key: &KeyRecord, origin: Origin) -> Result<(), ApiError> {
+async fn record_sign_in(app: &App, key: &KeyRecord, origin: Origin) -> ApiResult<()> {
     let actor = Actor::holder(&key.id, key.project.clone(), key.scopes.clone(), origin);
     let mut write = app.core.store.write().await?;
     let now = write.now();
@@ -110,7 +110,7 @@ async fn open(
     holder: Option<(ProjectRef, KeyId)>,
     operator: Option<String>,
     origin: &Origin,
-) -> Result<NewSession, ApiError> {
+) -> ApiResult<NewSession> {
     let random = random_secret()?;
     let secret = if holder.is_none() { format!("{OPERATOR_MARK}{random}") } else { random };
     let now = app.core.clock.now();
@@ -127,12 +127,7 @@ async fn open(
 }
 
 /// The holder of the session with this secret, if it is valid.
-pub(crate) async fn find(
-    app: &App,
-    secret: &str,
-    origin: Origin,
-    by_itself: bool,
-) -> Result<Option<SignedIn>, ApiError> {
+pub(crate) async fn find(app: &App, secret: &str, origin: Origin, by_itself: bool) -> ApiResult<Option<SignedIn>> {
     let store = &app.core.store;
     let Some(record) = store.find_session(&kept_under(app, secret)).await? else {
         return Ok(None);

@@ -46,7 +46,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::Context as _;
 use chassis::clock::Clock;
-use chassis::sql::{Begin, Connection, Database, Found, Location, Migrations, Pool, Query, Record, query, query_as};
+use chassis::sql::{Begin, Connection, Database, Found, Location, Migrations, Pool, Query, query, query_as};
 use contract::feed::Revision;
 use contract::time::UnixMillis;
 use parking_lot::Mutex;
@@ -55,8 +55,6 @@ use tokio::sync::watch;
 use self::admitted::Admitted;
 use self::revocations::Revocations;
 pub(crate) use write::Write;
-
-use crate::project::ProjectRef;
 
 /// A statement that reads whole rows of projects' data, each with its project's name.
 macro_rules! with_project {
@@ -78,6 +76,9 @@ macro_rules! page_of {
     };
 }
 pub(crate) use {page_of, with_project};
+
+/// A result of the store.
+pub(crate) type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 /// The failure of a database operation.
 #[derive(Debug, thiserror::Error)]
@@ -156,7 +157,7 @@ impl Store {
     }
 
     /// Begins a writing transaction.
-    pub(crate) async fn write(&self) -> Result<Write, StoreError> {
+    pub(crate) async fn write(&self) -> Result<Write> {
         Write::begin(&self.database.write, self.clock.now(), self.commits.clone()).await
     }
 
@@ -166,7 +167,7 @@ impl Store {
     }
 
     /// A connection with one consistent snapshot for all reads.
-    pub(crate) async fn reading(&self) -> Result<Connection, StoreError> {
+    pub(crate) async fn reading(&self) -> Result<Connection> {
         Ok(self.reader().begin(Begin::Snapshot).await?)
     }
 
@@ -189,7 +190,7 @@ impl Store {
         let (writer, digest) = (self.writer().clone(), digest.to_owned());
         tokio::spawn(async move {
             let note = query("UPDATE credentials SET last_used_at = $2 WHERE digest = $1");
-            if let Err(error) = note.bind(digest).bind(now.0).execute(&writer).await {
+            if let Err(error) = note.bind((digest, now.0)).execute(&writer).await {
                 tracing::debug!(%error, "cannot record the last use of a credential");
             }
         });
@@ -200,30 +201,17 @@ impl Store {
         self.commits.committed(revision);
     }
 
-    /// Up to `limit` rows of a statement of [`page_of`], after the time and id in `after`.
-    pub(crate) async fn page<R: Record>(
-        &self,
-        statement: &'static str,
-        project: &ProjectRef,
-        after: &(i64, String),
-        limit: i64,
-    ) -> Result<Vec<R>, StoreError> {
-        let rows = query_as(statement).bind(project.uid.as_str()).bind(after.0).bind(&after.1).bind(limit);
-        Ok(rows.fetch_all(self.reader()).await?)
-    }
-
     /// The setting of this name. A damaged text is recorded as unreadable and returned as it reads.
-    pub(crate) async fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {
+    pub(crate) async fn setting(&self, name: &str) -> Result<Option<String>> {
         let value = query_as("SELECT value FROM settings WHERE name = $1");
         let value: Option<Found<(String,)>> = value.bind(name).fetch_optional(self.reader()).await?;
         let key = rows::key(rows::Table::Settings, name, "");
-        Ok(value.map(|value| rows::column(self.reader(), &key, "value", value)))
+        Ok(value.map(|value| rows::column(self.reader().unreadable(), &key, "value", value)))
     }
 
     /// Stores a setting.
-    pub(crate) async fn set_setting(&self, name: &str, value: &str) -> Result<(), StoreError> {
-        set_setting(name, value).execute(self.writer()).await?;
-        Ok(())
+    pub(crate) async fn set_setting(&self, name: &str, value: &str) -> Result<()> {
+        set_setting(name, value).run(self.writer()).await
     }
 
     /// The database itself, for health checks.

@@ -4,7 +4,7 @@ use chassis::guard;
 use chassis::secret::Secret;
 pub(crate) use domains_api::moment::{rfc3339, rfc3339_seconds};
 
-/// A credential as it rests: SHA-256 in hexadecimal.
+/// A stored credential: SHA-256 in hexadecimal.
 pub(crate) fn digest_of(credential: &Secret) -> String {
     hexadecimal(guard::digest_of(&credential.to_token()))
 }

@@ -24,7 +24,6 @@ mod tests {
             include_str!("reconcile.rs"),
             include_str!("domain/order.rs"),
             include_str!("domain/reconcile.rs"),
-            include_str!("reconcile/write.rs"),
             include_str!("api/domains/add.rs"),
             include_str!("api/domains/change.rs"),
             include_str!("../../contract/src/event.rs"),

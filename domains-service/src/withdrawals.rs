@@ -1,7 +1,7 @@
 //! Withdrawals: names, keys, projects, and public parts of a project or domain, which gateways must stop serving.
 //!
 //! All follow the same steps. The change and the row of the withdrawal are one transaction. Then the caller waits up to
-//! a second for every gateway process on record (`nodes`). When all have confirmed, the row is deleted and the answer
+//! a second for every registered gateway process (`nodes`). When all have confirmed, the row is deleted and the answer
 //! is 204. Otherwise the answer is 202 with the names of the others, an event says the same, and the row stays until
 //! they have confirmed: later requests, operators and owners see it with the same names, and metrics count it.
 
@@ -21,7 +21,7 @@ use crate::project::ProjectRef;
 use crate::store::log::claim;
 use crate::store::projects::find_project;
 use crate::store::withdrawals::{self, What, Withdrawal};
-use crate::store::{Store, StoreError, acme};
+use crate::store::{Result, Store, acme};
 
 /// How long an answer waits for the gateways.
 const ACKNOWLEDGEMENT_TIME_MAX: Duration = Duration::from_secs(1);
@@ -32,13 +32,13 @@ const ROWS_MEASURED_MAX: i64 = 1_000;
 /// Processes that metrics name, the first by name.
 const PROCESSES_NAMED_MAX: usize = 64;
 
-/// Stands for the processes on record while the record is unreadable.
+/// In place of the registered processes while their record is unreadable.
 const RECORD_NOT_READ: &str = "processes on record, which could not be read";
 
 /// Waits up to a second until every gateway process has confirmed `revision`, and ends the confirmed withdrawals. The
 /// withdrawal is committed already, so this never fails: if the record of processes is unreadable, it waits for those
 /// in memory, and the record is named among the unconfirmed.
-pub(crate) async fn wait(core: &Core, gateways: &Gateways, revision: Revision) -> Result<Acknowledged, StoreError> {
+pub(crate) async fn wait(core: &Core, gateways: &Gateways, revision: Revision) -> Result<Acknowledged> {
     let loaded = gateways.load_processes(&core.store).await;
     let mut acknowledged = gateways.nodes.acknowledged_by_all(revision, ACKNOWLEDGEMENT_TIME_MAX).await;
     if let Err(error) = loaded {
@@ -71,7 +71,7 @@ pub(crate) async fn confirm(
     revision: Revision,
     (whats, which): (&[What], &str),
     project: &ProjectRef,
-) -> Result<Acknowledged, StoreError> {
+) -> Result<Acknowledged> {
     let acknowledged = wait(core, gateways, revision).await?;
     if acknowledged.lagging.is_empty() {
         return Ok(acknowledged);
@@ -101,10 +101,10 @@ pub(crate) async fn repeat(
     gateways: &Gateways,
     (whats, which): (&[What], &str),
     project: &ProjectRef,
-) -> Result<Option<Acknowledged>, StoreError> {
+) -> Result<Option<Acknowledged>> {
     let found = core.store.withdrawals_of(&project.uid).await?;
     let waiting = found.iter().filter(|one| whats.contains(&one.what) && one.which == which);
-    // A withdrawal that is not on record because the project has too many is at least as old as the oldest on record.
+    // A withdrawal without a row, because the project has too many, is at least as old as the oldest row.
     let is_full = found.len() >= usize::try_from(withdrawals::WITHDRAWALS_OF_ONE_MAX).unwrap_or(usize::MAX);
     let oldest = found.first().filter(|_| is_full).map(|one| one.revision);
     match waiting.map(|one| one.revision).max().or(oldest) {
@@ -119,7 +119,7 @@ async fn record(
     which: &str,
     project: &ProjectRef,
     acknowledged: &Acknowledged,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let mut write = store.write().await?;
     // An erased project gets no event.
     if find_project(write.connection(), project).await?.is_none() {
@@ -128,12 +128,11 @@ async fn record(
     let domain = if matches!(what, What::Name | What::Redirect) { which.parse().ok() } else { None };
     let detail = json!({ "what": what.as_str(), "which": which, "lagging": acknowledged.lagging });
     write.record(project, domain.as_ref(), "withdrawal.waiting", &Actor::system(), detail).await?;
-    write.commit().await?;
-    Ok(())
+    write.commit().await.map(drop)
 }
 
 /// Ends the withdrawals that every process has confirmed. Called periodically.
-pub(crate) async fn end_acknowledged(core: &Core, gateways: &Gateways) -> Result<(), StoreError> {
+pub(crate) async fn end_acknowledged(core: &Core, gateways: &Gateways) -> Result<()> {
     let Some(oldest) = core.store.oldest_withdrawal().await? else { return Ok(()) };
     gateways.load_processes(&core.store).await?;
     let applied = gateways.nodes.applied_by_all();
@@ -142,7 +141,7 @@ pub(crate) async fn end_acknowledged(core: &Core, gateways: &Gateways) -> Result
 
 /// Ends the withdrawals up to `revision`, which every process has applied. Returns `false`, and ends nothing, if a
 /// process has applied another history than this database's.
-async fn end(core: &Core, gateways: &Gateways, revision: Revision) -> Result<bool, StoreError> {
+async fn end(core: &Core, gateways: &Gateways, revision: Revision) -> Result<bool> {
     let mut write = core.store.write().await?;
     let missing = claim::missing(write.connection(), gateways.nodes.positions()).await?;
     gateways.invalidate_at(&missing);
@@ -177,7 +176,7 @@ pub(crate) struct PendingWithdrawals(HashMap<(&'static str, String), types::With
 
 impl PendingWithdrawals {
     /// Those of this project.
-    pub(crate) async fn of(store: &Store, gateways: &Gateways, project: &ProjectUid) -> Result<Self, StoreError> {
+    pub(crate) async fn of(store: &Store, gateways: &Gateways, project: &ProjectUid) -> Result<Self> {
         let found = store.withdrawals_of(project).await?;
         if !found.is_empty() {
             gateways.load_processes(store).await?;
@@ -210,7 +209,7 @@ pub(crate) fn listed(nodes: &Nodes, withdrawal: &Withdrawal) -> ListedWithdrawal
 }
 
 /// Brings the gauges up to date.
-pub(crate) async fn measure(core: &Core, gateways: &Gateways) -> Result<(), StoreError> {
+pub(crate) async fn measure(core: &Core, gateways: &Gateways) -> Result<()> {
     let counts = core.store.count_withdrawals().await?;
     for &what in What::ALL {
         let count = counts.iter().find(|counted| counted.what == what).map_or(0, |counted| counted.count);

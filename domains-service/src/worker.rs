@@ -22,7 +22,7 @@ use crate::project::ProjectRef;
 use crate::reconcile::{self, Reason};
 use crate::store::sessions::{ABSOLUTE_MILLIS_MAX, IDLE_MILLIS_MAX};
 use crate::store::usage::USAGE_DAYS_MAX;
-use crate::store::{Store, StoreError, acme, domains, keys, numbers, processes, projects, webhooks};
+use crate::store::{Result, Store, StoreError, acme, domains, keys, numbers, processes, projects, webhooks};
 use crate::withdrawals;
 
 /// Interval of searches for due domains; a change wakes the worker at once.
@@ -84,7 +84,7 @@ const KEYS_PER_TIDYING: i64 = 500;
 /// Domains in progress, by task.
 #[derive(Default)]
 struct InProgress {
-    tasks: JoinSet<Result<(), StoreError>>,
+    tasks: JoinSet<Result<()>>,
     domains: HashMap<task::Id, (ProjectRef, Hostname)>,
 }
 
@@ -124,8 +124,8 @@ impl InProgress {
                 self.domains.remove(&broken.id());
                 tracing::error!(
                     error = %broken,
-                    "the task of a domain panicked; retrying when its lease ends. This is a defect: report it with the \
-                     panic's place, which standard error has"
+                    "the task of a domain panicked; retrying when its lease ends. This is a defect: report it with \
+                     the panic message from standard error"
                 );
                 false
             }
@@ -158,7 +158,7 @@ pub(crate) async fn reconcile_domains(app: Arc<App>, shutdown: Shutdown) {
 }
 
 /// Claims due domains, up to the maximum in progress.
-async fn claim_due(app: &Arc<App>, in_progress: &mut InProgress) -> Result<(), StoreError> {
+async fn claim_due(app: &Arc<App>, in_progress: &mut InProgress) -> Result<()> {
     if in_progress.domains.len() >= DOMAINS_AT_ONCE {
         return Ok(());
     }
@@ -178,10 +178,7 @@ pub(crate) async fn offer_turns(app: Arc<App>, shutdown: Shutdown) {
         if app.issuing.authorities.offer_turns().await > 0 {
             app.issuing.wake.notify_one();
         }
-        tokio::select! {
-            () = shutdown.begun() => return,
-            () = tokio::time::sleep(OFFER_INTERVAL) => {}
-        }
+        shutdown.pause(OFFER_INTERVAL).await;
     }
 }
 
@@ -191,10 +188,7 @@ pub(crate) async fn end_withdrawals(app: Arc<App>, shutdown: Shutdown) {
         if let Err(error) = withdrawals::end_acknowledged(&app.core, &app.gateways).await {
             tracing::error!(%error, "cannot record that gateways confirmed withdrawals; retrying");
         }
-        tokio::select! {
-            () = shutdown.begun() => return,
-            () = tokio::time::sleep(SEARCH_INTERVAL) => {}
-        }
+        shutdown.pause(SEARCH_INTERVAL).await;
     }
 }
 
@@ -214,18 +208,15 @@ pub(crate) async fn abandon_orders(app: Arc<App>, shutdown: Shutdown) {
         if let Err(error) = abandoned {
             tracing::error!(%error, "cannot read orders of removed domains; retrying");
         }
-        tokio::select! {
-            () = shutdown.begun() => return,
-            () = tokio::time::sleep(ABANDON_INTERVAL) => {}
-        }
+        shutdown.pause(ABANDON_INTERVAL).await;
     }
 }
 
-async fn abandon_due_orders(core: &Core, authorities: &Authorities) -> Result<(), StoreError> {
+async fn abandon_due_orders(core: &Core, authorities: &Authorities) -> Result<()> {
     for order in core.store.abandoned_orders(core.clock.now(), ORDERS_PER_ROUND).await? {
         let abandoned = match authorities.find(&order.authority) {
             Some(authority) => authority.abandon(&order.url).await,
-            None => Ok(()), // no authority of ours any more: what it knows expires by itself
+            None => Ok(()), // the authority is no longer configured: its authorizations expire
         };
         let is_old = core.clock.now().since(order.created_at) > AUTHORIZATION_MILLIS_MAX;
         match abandoned {
@@ -252,14 +243,11 @@ pub(crate) async fn tidy(app: Arc<App>, change_log_rows: u64, shutdown: Shutdown
         if let Err(error) = tidy_once(&app.core, &app.gateways.nodes, change_log_rows).await {
             tracing::error!(%error, "cannot delete expired rows; retrying");
         }
-        tokio::select! {
-            () = shutdown.begun() => return,
-            () = tokio::time::sleep(TIDY_INTERVAL) => {}
-        }
+        shutdown.pause(TIDY_INTERVAL).await;
     }
 }
 
-async fn tidy_once(core: &Core, nodes: &Nodes, change_log_rows: u64) -> Result<(), StoreError> {
+async fn tidy_once(core: &Core, nodes: &Nodes, change_log_rows: u64) -> Result<()> {
     core.store.repair_projects(None).await?;
     let forgotten = core.store.compact_log(change_log_rows).await?;
     if forgotten > 0 {
@@ -298,7 +286,7 @@ async fn tidy_once(core: &Core, nodes: &Nodes, change_log_rows: u64) -> Result<(
 }
 
 /// Erases removed projects after their restore period.
-async fn erase_due_projects(store: &Store) -> Result<(), StoreError> {
+async fn erase_due_projects(store: &Store) -> Result<()> {
     let mut write = store.write().await?;
     let now = write.now();
     for project in projects::to_erase(write.connection(), now, PROJECTS_ERASED_AT_ONCE).await? {
@@ -306,12 +294,11 @@ async fn erase_due_projects(store: &Store) -> Result<(), StoreError> {
         tracing::info!(project.id = %project.id, project.uid = %project.id.uid, "erased a removed project after its restore period");
     }
     projects::end_erasures(write.connection(), now.plus(-EVENTS_MILLIS)).await?;
-    write.commit().await?;
-    Ok(())
+    write.commit().await.map(drop)
 }
 
 /// Brings the gauges up to date.
-pub(crate) async fn measure(core: &Core, gateways: &Gateways) -> Result<(), StoreError> {
+pub(crate) async fn measure(core: &Core, gateways: &Gateways) -> Result<()> {
     let mut counts: HashMap<String, i64> = core.store.domains_by_status().await?.into_iter().collect();
     for status in Status::ALL {
         let count = counts.remove(status.as_str()).unwrap_or(0);

@@ -79,7 +79,7 @@ fn contains(message: &[u8], wanted: &[u8]) -> bool {
     message.windows(wanted.len()).any(|window| window.eq_ignore_ascii_case(wanted))
 }
 
-/// The body as pingora reads it; `None` if it refuses the message. Waits in vain for bytes beyond the message.
+/// The body as pingora reads it; `None` if it refuses the message. It never finds bytes after the message.
 async fn pingoras(message: &[u8]) -> Option<Vec<u8>> {
     let (mut client, server) = tokio::io::duplex(2 * BYTES_MAX);
     client.write_all(message).await.ok()?;

@@ -178,7 +178,7 @@ pub fn response(bytes: &[u8]) {
     let Ok(Some((on, used))) = direct::response_head(bytes) else { return };
     for end in 0..used {
         let part = direct::response_head(bytes.get(..end).unwrap_or_default());
-        assert_eq!(part, Ok(None), "{end} of {used} bytes are no head, and no refusal");
+        assert_eq!(part, Ok(None), "{end} of {used} bytes are neither a head nor a refusal");
     }
     let text = String::from_utf8_lossy(&on).to_ascii_lowercase();
     let mut lines = text.strip_suffix("\r\n").unwrap_or_default().split("\r\n");

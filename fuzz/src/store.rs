@@ -12,7 +12,7 @@ use quota::store::redis::fuzzing;
 const WAITING: u32 = 3;
 
 /// Answers of a quota store: after any accepted answer, no node spends more than it was granted, and its next statement
-/// contains what it spent. Records and bans that can be read can be shown.
+/// contains its charges. Readable records and bans can be shown.
 pub fn store(bytes: &[u8]) {
     if let Some(Reply::Executed(executed)) = fuzzing::reply(bytes) {
         answered(&executed);

@@ -118,7 +118,7 @@ async fn status(State(view): State<View>) -> Json<Value> {
         "version": env!("CARGO_PKG_VERSION"),
         "revision": pipeline.replica.revision(),
         "replica_refuses": pipeline.replica.refusal(),
-        "certificates_set_aside": pipeline.replica.set_aside(CERTIFICATES_SHOWN),
+        "unusable_certificates": pipeline.replica.unusable(CERTIFICATES_SHOWN),
         "unregistered": pipeline.replica.unregistered().map(Unregistered::as_str),
         "ready": view.live.health.is_ready(),
         "now": view.fleet_clock.now_seconds(),
@@ -146,7 +146,7 @@ async fn status(State(view): State<View>) -> Json<Value> {
 
 async fn host(State(view): State<View>, Path(host): Path<String>) -> Response {
     let Ok(host) = Hostname::parse(&host) else {
-        return Refusal::new(400, "bad_host", "This is not a hostname.").into_response();
+        return Refusal::new(400, "bad_host", "Invalid hostname.").into_response();
     };
     let pipeline = &view.gateway.pipeline;
     let Some(site) = pipeline.replica.site(&host) else {
@@ -236,7 +236,7 @@ async fn accept(State(view): State<View>) -> Response {
     if let Err(why) = view.gateway.pipeline.replica.accept(view.clock.monotonic()) {
         return Refusal::new(409, "nothing_to_accept", why.to_string()).into_response();
     }
-    let words = "an operator accepted the state that was refused; asking for a snapshot";
+    let words = "an operator accepted the refused state; requesting a snapshot";
     view.gateway.telemetry.recent.changes.record("replica", words.to_owned());
     tracing::info!("an operator accepted the refused state; requesting a full snapshot");
     accepted(State(view)).await.into_response()

@@ -1,4 +1,4 @@
-//! The fleet's time: judges requests on a machine that may have a wrong clock.
+//! The fleet's time: checks times in requests on a machine that may have a wrong clock.
 //!
 //! Limits in responses and identities for upstreams have dates. The quota store and the control plane send their time
 //! with every sign of life. With both, the median of their clocks and ours is right unless two of the three are wrong.
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn with_one_foreign_reading_this_machines_clock_counts_and_the_difference_is_shown() {
+    fn with_one_other_clock_this_machines_clock_counts_and_the_difference_is_reported() {
         let at = |ahead: i64| Some(UnixMillis(NOW + ahead));
         let (control, store) =
             (compare(UnixMillis(NOW), None, at(90_000)), compare(UnixMillis(NOW), at(-90_000), None));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_step_of_this_machines_clock_is_outvoted_while_the_others_are_away() {
+    async fn a_step_of_this_machines_clock_is_outvoted_by_the_last_readings_of_the_others() {
         let machine = Arc::new(Machine::default());
         let (quota, clock) = over(&machine, Arc::new(Elsewhere(machine.clone())));
         quota.heartbeat().await;
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_clock_that_is_repaired_while_the_others_are_away_is_right_at_once() {
+    async fn a_corrected_clock_counts_as_right_at_once_without_other_clocks() {
         let machine = Arc::new(Machine::default());
         let (quota, clock) = over(&machine, Arc::new(Elsewhere(machine.clone())));
         machine.step(-90_000);

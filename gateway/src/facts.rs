@@ -115,7 +115,7 @@ pub(crate) struct Facts {
     pub refused: Option<Rejection>,
     /// Who sent it.
     pub caller: CallerFacts,
-    /// What it costs.
+    /// Its units.
     pub quota: QuotaFacts,
     /// Where it goes.
     pub upstream: UpstreamFacts,
@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latency_excludes_the_time_in_which_the_client_is_awaited() {
+    fn the_latency_excludes_waits_for_the_client() {
         let seconds = Duration::from_secs;
         let mut facts = Facts::new(RequestId::new(7), UnixMillis(0), seconds(100));
         assert_eq!(facts.latency(seconds(2)), seconds(2), "an answer of the gateway");

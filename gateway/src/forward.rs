@@ -302,7 +302,8 @@ pub(crate) fn check_identity_accepted(refused: bool) -> pingora::Result<()> {
     Ok(())
 }
 
-/// Checks that the whole request has not taken longer than its upstream allows. The clock is read only if there is a limit.
+/// Checks that the whole request has not taken longer than its upstream allows. The clock is read only if there is a
+/// limit.
 ///
 /// # Errors
 /// If it has, as a timeout of the upstream: the listener times out slow clients.

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_known_by_its_content_type() {
+    fn a_call_is_recognised_by_its_content_type() {
         for (kind, is) in [
             ("application/grpc", true),
             ("application/grpc+proto", true),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn every_refusal_has_a_status_of_grpc_and_a_message_that_is_a_field() {
+    fn every_refusal_has_a_grpc_status_and_a_message_valid_as_a_field() {
         for rejection in Rejection::ALL {
             let (fields, code) = trailers(*rejection);
             assert_eq!((status(&fields), fields.len()), (Some(code), 2), "{rejection:?}");

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use crate::request_id::RequestId;
 
-    /// What a case is called, its upstream, what differs, seconds later, and whether the token is signed anew.
+    /// A case's name, its upstream, the difference, seconds later, and whether a new token is signed.
     type Case<'a> = (&'a str, &'a str, &'a dyn Fn(&mut Facts), i64, bool);
 
     #[test]

@@ -31,7 +31,7 @@ fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     let config = Config::read(&Source::read(Some(&arguments.config), ENVIRONMENT_PREFIX)?)?;
     if arguments.check_config {
-        println!("{} is good", arguments.config.display());
+        println!("{} is valid", arguments.config.display());
         return Ok(());
     }
     let logs = Arc::new(Logs::start(config.log_format, &config.log_filter, std::io::stdout())?);

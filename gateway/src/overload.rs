@@ -1,4 +1,4 @@
-//! Load shedding: what the gateway refuses, and in which order, before memory or connections run out.
+//! Load shedding: refuses work in a fixed order before memory or connections run out.
 //!
 //! Four times a second a task compares the process's memory with its limit. From 85 %, idle connections close after
 //! five seconds; from 92 %, requests are refused with 503, those of the lowest plans first; from 95 %, no connection is
@@ -78,7 +78,7 @@ pub(crate) fn refuses(plan: Plan, thousandths: u64, stage: Stage) -> bool {
 }
 
 contract::words! {
-    /// What was shed.
+    /// The kind of shed work.
     enum Shed {
         /// A request was refused with 503.
         Request = "request",
@@ -108,7 +108,7 @@ impl Overload {
         let shed = metrics::counter_vec(
             registry,
             "edge_shed_total",
-            "Effects of memory pressure: requests refused, and how often idle connections closed sooner and accepting paused.",
+            "Effects of memory pressure: refused requests, and how often stages 1 and 3 began.",
             &["reason"],
         )?;
         for reason in Shed::ALL {
@@ -117,7 +117,7 @@ impl Overload {
         let stage_shown = metrics::gauge(
             registry,
             "edge_overload_stage",
-            "0: there is memory; 1: idle connections go sooner; 2: requests are refused, lowest plans first; 3: no connection is accepted.",
+            "Memory pressure: 0 none; 1 idle connections close sooner; 2 requests are refused; 3 no connection is accepted.",
         )?;
         Ok(Self { refused: AtomicU8::new(0), budget: Arc::default(), stage_shown, shed })
     }
@@ -133,8 +133,8 @@ impl Overload {
         refused
     }
 
-    /// Reserves memory for another request to a project with this plan, or to the platform's own hosts, that `payer` pays
-    /// for; `None` if recent requests may need all that is left for it, which is counted.
+    /// Reserves memory for another request to a project with this plan, or to the platform's own hosts, that `payer`
+    /// pays for; `None` if recent requests may need all that is left for it, which is counted.
     pub(crate) fn reserve(&self, plan: Option<Plan>, payer: Option<&ProjectUid>) -> Option<Reservation> {
         let reserved = self.budget.reserve(plan, payer);
         if reserved.is_none() {

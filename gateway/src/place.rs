@@ -20,7 +20,7 @@ const BYTES_MAX: u64 = 4_096;
 
 /// The identity of the place with this data directory: 64 random bits, created at the first start and kept for ever.
 ///
-/// A file that cannot be read or has no identity (damaged by a full disk, for example) is set aside. A file that was
+/// A file that cannot be read or has no identity (damaged by a full disk, for example) is renamed. A file that was
 /// copied from another directory, whose gateway may still run, is replaced. Both are logged: for the fleet this is a
 /// new place, as with an empty directory. `before_new` runs before a new identity is written: after a crash the
 /// directory is no longer new.
@@ -38,9 +38,9 @@ pub(crate) fn identity(directory: &Path, before_new: impl FnOnce() -> anyhow::Re
                 "this data directory is a copy of another one; giving it a new identity. Removals wait for the gateway of the \
                  original directory until it reports again or was silent for 24 hours; if it is gone for good, revoke its credential"
             ),
-            None => damage::set_aside(&path, &anyhow::anyhow!("the file contains no valid identity"))?,
+            None => damage::quarantine(&path, &anyhow::anyhow!("the file contains no valid identity"))?,
         },
-        Err(error) => damage::set_aside(&path, &error)?,
+        Err(error) => damage::quarantine(&path, &error)?,
     }
     before_new()?;
     let identity = u64::from_le_bytes(chassis::random::bytes()?);

@@ -41,7 +41,7 @@ pub(crate) struct PlatformCertificate {
     replaced: ReplacedChains,
 }
 
-/// The platform's own hosts, read once per judged chain: finding them reads all sites.
+/// The platform's own hosts, read once per checked chain: finding them reads all sites.
 #[derive(Default)]
 struct KnownHosts {
     chain_pem: Vec<u8>,

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_ids_are_equal_on_whatever_thread_and_each_bit_is_as_often_set_as_not() {
+    fn ids_are_unique_over_all_threads_and_their_bits_are_evenly_distributed() {
         const EACH: usize = 4_000;
         let of_a_thread = || (0..EACH).map(|_| RequestId::random().to_string()).collect::<Vec<_>>();
         let ids: HashSet<String> =

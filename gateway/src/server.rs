@@ -113,7 +113,7 @@ pub async fn start(
         for task in background {
             task.abort();
         }
-        // The last round of chores writes the units that were handed back.
+        // The last round of chores writes the returned units.
         chores_end.begin();
         let _ = housekeeping.await;
         if let Some(exporter) = exporter {
@@ -268,7 +268,7 @@ fn watchdog(clock: Arc<dyn Clock>) -> std::io::Result<Watchdog> {
         tracing::error!(
             runtime = stall.runtime,
             silent_ms = stall.silent.as_millis(),
-            "a runtime runs no tasks; ending the process"
+            "a runtime is blocked; ending the process so that its supervisor restarts it"
         );
         logged.push(stall.runtime);
     })?;
@@ -310,7 +310,7 @@ fn server_conf(config: &Config) -> ServerConf {
         // Without it a request costs a few percent less on one thread. But the library then finds runtimes by thread
         // numbers, which are reused if several gateways start and end in one process.
         work_stealing: true,
-        // Our own drain has ended before pingora is told to stop.
+        // Our own drain has ended before pingora stops.
         grace_period_seconds: Some(0),
         graceful_shutdown_timeout_seconds: Some(1),
         ..ServerConf::default()

@@ -116,7 +116,7 @@ impl Telemetry {
         let requests = metrics::counter_vec(
             registry,
             "edge_requests_total",
-            "Requests answered, by surface, class of status, who is to blame and code of the refusal (empty when all went well).",
+            "Requests answered, by surface, status class, blame and code (both empty unless the gateway refused).",
             &["surface", "status_class", "blame", "code"],
         )?;
         let served = Surface::ALL
@@ -136,7 +136,7 @@ impl Telemetry {
         let upstream = metrics::counter_vec(
             registry,
             "edge_upstream_requests_total",
-            "Requests sent to upstreams, by how they ended.",
+            "Requests sent to upstreams, by outcome.",
             &["outcome"],
         )?;
         Ok(Self {
@@ -178,25 +178,25 @@ impl Telemetry {
             feed_received: metrics::gauge(
                 registry,
                 "edge_feed_received_timestamp_seconds",
-                "When the control plane last sent something.",
+                "Time of the last message from the control plane.",
             )?,
             replica_refused: replica_refused(registry)?,
             clock_off: clock_off(registry)?,
-            draining: metrics::gauge(registry, "edge_draining", "1 while the gateway finishes what it has.")?,
+            draining: metrics::gauge(registry, "edge_draining", "1 while the gateway drains.")?,
             runtime_stall: metrics::fraction_gauge(
                 registry,
                 "edge_runtime_stall_seconds",
-                "The longest time for which a runtime ran none of its tasks; at 10 the process ends itself.",
+                "The longest time in which a runtime ran no task; at 10 the process exits.",
             )?,
             log_dropped: metrics::gauge(
                 registry,
                 "edge_log_dropped_lines",
-                "Log lines dropped because no reader took them, or that could not be written.",
+                "Log lines dropped because their reader was too slow, or that could not be written.",
             )?,
             damaged: metrics::gauge_vec(
                 registry,
                 "edge_damaged_file",
-                "1 while this file of the data directory is damaged and set aside; else 0.",
+                "1 while this file of the data directory is damaged and renamed; otherwise 0.",
                 &["file"],
             )?,
             recent: Recent::new(clock.clone()),
@@ -350,7 +350,7 @@ fn replica_refused(registry: &Registry) -> anyhow::Result<IntCounterVec> {
     let refused = metrics::counter_vec(
         registry,
         "edge_replica_refused_total",
-        "Snapshots and changes refused because their content was wrong; the last good state stayed.",
+        "Snapshots and changes refused for invalid content; the last good state stayed.",
         &["reason"],
     )?;
     for reason in Invalid::REASONS {
@@ -361,7 +361,7 @@ fn replica_refused(registry: &Registry) -> anyhow::Result<IntCounterVec> {
 
 /// The gauge of the clocks, which starts at zero.
 fn clock_off(registry: &Registry) -> anyhow::Result<IntGaugeVec> {
-    let help = "By how much a clock is ahead of the fleet's time, as far as this gateway knows.";
+    let help = "How far a clock is ahead of the median of the known clocks.";
     let gauge = metrics::gauge_vec(registry, "edge_clock_off_seconds", help, &["clock"])?;
     for clock in ["control_plane", "machine", "quota_store"] {
         gauge.with_label_values(&[clock]).set(0);

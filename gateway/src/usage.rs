@@ -112,8 +112,8 @@ impl UsageCounts {
         page.is_news = true;
     }
 
-    /// Takes up to `max` projects with unreported figures and marks them as reported; [`UsageCounts::give_back`] reverts
-    /// that.
+    /// Takes up to `max` projects with unreported figures and marks them as reported; [`UsageCounts::give_back`]
+    /// reverts that.
     fn take(&self, max: usize) -> Vec<UsageOfProject> {
         let mut ended = self.ended.lock();
         let keep = ended.len().saturating_sub(max);

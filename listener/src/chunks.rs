@@ -26,7 +26,7 @@ pub enum Progress {
     Done(usize),
 }
 
-/// What the next byte belongs to.
+/// The part of a chunked body to which the next byte belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ChunkState {
     /// In a chunk size; `digits` were read so far.

@@ -22,7 +22,7 @@ pub enum BodyReadError {
 
 /// A client that waits for the response to a request. Written bytes are the response; a flush sends them.
 pub trait Client: AsyncWrite + Unpin + Send {
-    /// What is known about the connection.
+    /// The facts about the connection.
     fn connection(&self) -> &Arc<Connection>;
 
     /// The pending head, from the request line to the blank line, and its meaning.

@@ -24,7 +24,7 @@ use crate::forwarded::Forwarders;
 /// one is closed when any hostname is withdrawn.
 const HOSTS_MAX: usize = 16;
 
-/// What the TLS handshake agreed on.
+/// The result of the TLS handshake.
 #[derive(Clone, Debug)]
 pub struct TlsFacts {
     /// The name the client asked for.
@@ -65,6 +65,8 @@ pub(crate) struct Shared {
     pub(crate) windows_bytes: AtomicU64,
     /// Cancelled when WebSockets must end.
     pub(crate) websockets_end: CancellationToken,
+    /// Set just before that, for a look without a lock.
+    pub(crate) websockets_must_end: AtomicBool,
 }
 
 /// One client connection.
@@ -173,7 +175,7 @@ impl Connection {
         self.addresses.local
     }
 
-    /// What the handshake agreed on; `None` on plain HTTP.
+    /// The result of the handshake; `None` on plain HTTP.
     pub fn tls(&self) -> Option<&TlsFacts> {
         self.tls.as_ref()
     }
@@ -255,6 +257,11 @@ impl Connection {
     /// Cancelled when WebSockets must end, because the process stops.
     pub fn websockets_end(&self) -> &CancellationToken {
         &self.shared.websockets_end
+    }
+
+    /// Whether [`Self::websockets_end`] is, or is about to be, cancelled.
+    pub fn websockets_must_end(&self) -> bool {
+        self.shared.websockets_must_end.load(Ordering::Acquire)
     }
 
     /// Shortens the idle timeout: the task that waits for the next request checks its deadline again, and an idle

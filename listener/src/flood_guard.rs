@@ -30,7 +30,8 @@ const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 
-/// Frames with which a client may answer one piece of a body: `WINDOW_UPDATE` of the stream and of the connection, and PING.
+/// Frames with which a client may answer one piece of a body: `WINDOW_UPDATE` of the stream and of the connection, and
+/// PING.
 const ANSWERS_PER_PIECE: u64 = 3;
 
 /// Answers that may be outstanding: those to a thousand pieces on their way to a distant client.

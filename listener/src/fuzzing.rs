@@ -15,7 +15,7 @@ use super::head::{self, HeadLimits};
 use super::proxy_header::{self, ProxySource};
 use contract::rejection::Rejection;
 
-/// What the gate released of the bytes of one HTTP/1 connection.
+/// The bytes of one HTTP/1 connection that the gate released.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GateResult {
     /// Every complete message: where it ends in the input, its head, and its body without framing.

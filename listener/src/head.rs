@@ -56,12 +56,13 @@ pub enum Framing {
     Chunked,
 }
 
-/// What an accepted head says about the message and the connection.
+/// The facts in an accepted head about the message and the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// How the body ends.
     pub framing: Framing,
-    /// The client waits for `100 Continue` before it sends the body. Never on HTTP/1.0, where the expectation is ignored.
+    /// The client waits for `100 Continue` before it sends the body. Never on HTTP/1.0, where the expectation is
+    /// ignored.
     pub expects_continue: bool,
     /// The client asks to switch to WebSocket: `Upgrade: websocket` on HTTP/1.1, without a body. The caller checks that
     /// `Connection` lists `upgrade`.

@@ -18,7 +18,7 @@ pub(super) async fn serve<S: ByteStream>(
 ) {
     let mut stop = shutdown.clone();
     let mut stopped = pin!(async move {
-        // A sender that is gone means the end as well.
+        // A dropped sender means the end as well.
         let _ = stop.wait_for(|stop| *stop).await;
     });
     let mut stops = false;

@@ -82,7 +82,7 @@ pub trait Handler: Send + Sync + 'static {
 pub enum ServeOutcome {
     /// Completely; the connection continues.
     Whole,
-    /// Completely; the connection ends, as the response says.
+    /// Completely; the connection ends, as the response announces.
     Last,
     /// The response broke off: the connection ends with the part that was written.
     Cut,

@@ -55,7 +55,7 @@ pub struct Listener {
     context: Arc<ListenerContext>,
 }
 
-/// What every connection of a listener shares.
+/// State that all connections of a listener share.
 struct ListenerContext {
     handler: Arc<dyn Handler>,
     hooks: Arc<dyn Hooks>,

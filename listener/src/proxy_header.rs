@@ -29,7 +29,7 @@ pub(crate) enum ProxyHeaderError {
     Io(#[from] std::io::Error),
 }
 
-/// The source of a connection, as its header says.
+/// The source address in a connection's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProxySource {
     /// The client at this address.

@@ -148,6 +148,7 @@ impl Connections {
 
     /// Tells the exchanges of all WebSockets to end them.
     pub fn end_websockets(&self) {
+        self.shared.websockets_must_end.store(true, Ordering::Release);
         self.shared.websockets_end.cancel();
     }
 
@@ -319,7 +320,7 @@ mod tests {
         assert!(!admit("2001:db8:0:0:abcd::"));
         assert!(admit("2001:db8:0:1::1"));
         drop(open);
-        assert!(connections.addresses.lock().is_empty(), "nothing is remembered of clients that left");
+        assert!(connections.addresses.lock().is_empty(), "no entry of a closed connection is kept");
     }
 
     #[test]
@@ -333,7 +334,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn idle_comes_when_the_last_connection_is_gone() {
+    async fn the_registry_is_idle_after_the_last_connection() {
         let (connections, hooks) = registry(10, 256);
         let hooks: Arc<dyn Hooks> = hooks;
         connections.wait_until_closed().await;

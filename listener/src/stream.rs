@@ -84,7 +84,7 @@ enum StreamState {
     Cut,
 }
 
-/// What a read waits for, and since or until when.
+/// The event for which a read waits, and since or until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waiting {
     Nothing,

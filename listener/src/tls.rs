@@ -5,7 +5,7 @@
 //! decrypt, no session store. A client that names an unknown host gets the alert `unrecognized_name`; nothing is signed
 //! or stored for it.
 //!
-//! [`Hooks::certificate`] is called once per handshake and answers from memory. If it has none, for whatever reason,
+//! [`Hooks::certificate`] is called once per handshake and answers from memory. If it has none, for any reason,
 //! the name is unknown.
 
 pub(crate) mod plain;

@@ -1,4 +1,4 @@
-//! Erases the data of projects that the control plane has deleted for good.
+//! Erases the data of projects that the control plane has deleted permanently.
 //!
 //! This service requests the list of projects to erase and reports each one that it erased. The control plane lists a
 //! project until it gets that report, so an outage of either side can delay an erasure but not lose it.

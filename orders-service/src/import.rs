@@ -114,7 +114,7 @@ impl Collector {
         if self.orders.len() == ORDERS_MAX {
             return Err(ImportFailure::TooLarge);
         }
-        self.lines.note(self.orders.len(), self.line);
+        self.lines.record(self.orders.len(), self.line);
         self.orders.push(order.into());
         Ok(())
     }
@@ -143,7 +143,7 @@ impl fmt::Display for Reason<'_> {
 pub(crate) struct Lines(Vec<(usize, usize)>);
 
 impl Lines {
-    fn note(&mut self, index: usize, line: usize) {
+    fn record(&mut self, index: usize, line: usize) {
         let continues = self.0.last().is_some_and(|(from, at)| at + (index - from) == line);
         if !continues {
             self.0.push((index, line));

@@ -1,5 +1,6 @@
 //! Measures what charging one busy bucket costs, in nanoseconds of one core: the ledger with its lease, the ban table
-//! and the figures for the headers, without network. `bench/run side-by-side` compares it with the cost of a whole request.
+//! and the figures for the headers, without network. `bench/run side-by-side` compares it with the cost of a whole
+//! request.
 
 use std::sync::Arc;
 use std::time::Instant;

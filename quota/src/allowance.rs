@@ -197,7 +197,7 @@ mod tests {
 
     // rule: 8.7, 8.8
     #[test]
-    fn after_a_refusal_the_window_that_refused_is_shown_with_nothing_left() {
+    fn after_a_refusal_the_refusing_window_is_shown_with_zero_remaining() {
         let refused = allowances((60, 3), (1_000, 0));
         assert_eq!(
             refused.rate_limit_headers(QuotaOutcome::Refused(Window::Minute)),

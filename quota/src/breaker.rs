@@ -34,7 +34,7 @@ impl Breaker {
     }
 
     /// Records the result of a call.
-    pub(crate) fn note(&mut self, succeeded: bool) -> BreakerChange {
+    pub(crate) fn record(&mut self, succeeded: bool) -> BreakerChange {
         let was_open = self.is_open();
         self.failures = if succeeded { 0 } else { self.failures.saturating_add(1) };
         match (was_open, self.is_open()) {
@@ -63,7 +63,7 @@ mod tests {
             (true, BreakerChange::Closed),
             (true, BreakerChange::None),
         ] {
-            assert_eq!(breaker.note(succeeded), change);
+            assert_eq!(breaker.record(succeeded), change);
         }
     }
 }

@@ -209,7 +209,7 @@ impl Inner {
         answer: &Result<Reply, StoreOutage>,
         first: bool,
     ) -> Option<WaitResult> {
-        self.note(answer);
+        self.record(answer);
         let now = self.clock.monotonic();
         let mut state = cached.lock();
         match answer {

@@ -14,8 +14,8 @@ const NEVER_RECEIVED: i64 = i64::MIN;
 /// the wall clock, an outage of the other machine, or both change nothing.
 #[derive(Debug)]
 pub struct ForeignClock {
-    /// The reported time minus the monotonic time at which it was received, in milliseconds; [`NEVER_RECEIVED`] before the
-    /// first.
+    /// The reported time minus the monotonic time at which it was received, in milliseconds; [`NEVER_RECEIVED`] before
+    /// the first.
     said_less_monotonic: AtomicI64,
 }
 

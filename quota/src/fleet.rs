@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::store::Fleet;
 
-/// A node that only the control plane has told of the fleet uses the number once it has not grown for this long:
+/// A node that knows the fleet only from the control plane uses the number once it has not grown for this long:
 /// nodes that start together would otherwise count themselves as the only one.
 const STEADY_AFTER: Duration = Duration::from_secs(3);
 
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_only_the_control_plane_knows_is_used_once_it_is_steady() {
+    fn the_control_planes_number_is_used_once_it_is_steady() {
         let mut known = KnownFleet::new(None);
         assert_eq!(known.known(seconds(9)), None);
         known.announce(fleet(1, 0), seconds(10));

@@ -1,4 +1,4 @@
-//! The ledger: many nodes spend one quota without spending a unit twice or losing one for good.
+//! The ledger: many nodes spend one quota without spending a unit twice or losing one permanently.
 //!
 //! A *bucket* is one project's quota. The store keeps one record per bucket. Every gateway node owns a *component* of
 //! it: the units that it has spent or holds in the current minute and day. A node sends **absolute statements** ("in
@@ -37,13 +37,13 @@ pub const LEARNING_MILLIS: i64 = 250;
 pub struct NodeId {
     /// The identity of the gateway's data directory.
     pub place: u64,
-    /// Statements of one generation replace each other. A new generation does not know what its predecessor spent: that stays
-    /// charged, and the new generation's figures are added.
+    /// Statements of one generation replace each other. A new generation does not know what its predecessor spent: that
+    /// stays charged, and the new generation's figures are added.
     pub generation: Generation,
 }
 
-/// One stay of a bucket in the memory of one process. Later generations of a place compare greater; a place has one at a
-/// time.
+/// One stay of a bucket in the memory of one process. Later generations of a place compare greater; a place has one at
+/// a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Generation {
     /// How many gateways were started with the place's data directory, including this one.

@@ -54,7 +54,7 @@ use store::{Fleet, Store, StoreOutage};
 /// idle buckets.
 pub const HEARTBEAT: Duration = Duration::from_millis(100);
 
-/// Projects of which [`Quota::unclaimed`] tells; units of further ones are lost if the process ends in an outage.
+/// Projects that [`Quota::unclaimed`] lists; units of further ones are lost if the process ends in an outage.
 pub const UNCLAIMED_MAX: usize = 10_000;
 
 /// Why a request is not admitted.
@@ -78,7 +78,7 @@ pub enum ChargeError {
     Unavailable {
         /// The value of `Retry-After`.
         retry_after_seconds: u32,
-        /// The window of which this node's share is spent; `None` if it was not counted for another reason.
+        /// The window whose share of this node is spent; `None` if it was not counted for another reason.
         spent: Option<Window>,
         /// The caller's allowances as far as this node knows; every API response shows them.
         allowances: Allowances,
@@ -152,8 +152,8 @@ impl Quota {
         }))
     }
 
-    /// Takes back the unit of a request that never reached an upstream through our own fault. `allowances` is the result
-    /// of [`Quota::charge`] for it.
+    /// Takes back the unit of a request that never reached an upstream through our own fault. `allowances` is the
+    /// result of [`Quota::charge`] for it.
     pub fn refund(&self, project: &ProjectUid, allowances: &Allowances) {
         if let Some(cached) = self.0.cache.find(project) {
             cached.lock().bucket.refund(self.0.clock.monotonic(), allowances);
@@ -208,7 +208,7 @@ impl Quota {
         self.0.fleet()
     }
 
-    /// Units spent without the store that it has not been told of, by project, to be saved each second and passed to the
+    /// Units spent without the store and not claimed yet, by project, to be saved each second and passed to the
     /// next process over the data directory. At most [`UNCLAIMED_MAX`] projects.
     pub fn unclaimed(&self) -> BTreeMap<ProjectUid, Unclaimed> {
         let watched = self.0.cache.watched();
@@ -216,8 +216,8 @@ impl Quota {
         all.take(UNCLAIMED_MAX).collect()
     }
 
-    /// Takes the control plane's count of the nodes that share the limits, and this node's place among them. Without the
-    /// store, a larger count than the store's is used at once. A store in this process is shared with none of them.
+    /// Takes the control plane's count of the nodes that share the limits, and this node's place among them. Without
+    /// the store, a larger count than the store's is used at once. A store in this process is shared with none of them.
     pub fn announce_fleet(&self, fleet: Fleet) {
         if self.0.store.has_own_clock() {
             self.0.fleet.lock().announce(fleet, self.0.clock.monotonic());

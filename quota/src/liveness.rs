@@ -108,7 +108,7 @@ impl Inner {
     }
 
     /// Updates the state of the store after a call.
-    pub(super) fn note(self: &Arc<Self>, answer: &Result<Reply, StoreOutage>) {
+    pub(super) fn record(self: &Arc<Self>, answer: &Result<Reply, StoreOutage>) {
         match answer {
             Ok(Reply::Executed(executed)) => {
                 self.note_clock(executed.now);
@@ -161,7 +161,7 @@ impl Inner {
         }
         let change = {
             let mut breaker = self.breaker.lock();
-            let change = breaker.note(alive);
+            let change = breaker.record(alive);
             self.store_fails.store(!alive, Ordering::Relaxed);
             self.store_is_gone.store(breaker.is_open(), Ordering::Relaxed);
             change

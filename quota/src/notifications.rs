@@ -78,7 +78,7 @@ impl Quota {
             Notification::Recall(project) => self.recall(project),
             Notification::Banned(ban) => match self.0.bans.lift_of(ban) {
                 Some(lift) => self.0.notify(lift),
-                None => self.0.bans.adopt(ban, now),
+                None => self.0.bans.merge(ban, now),
             },
             Notification::Lifted { key, began, until } => self.0.bans.lift_begun_by(key, *began, *until, now),
             Notification::Struck(strikes) => {

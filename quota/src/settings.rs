@@ -56,7 +56,7 @@ pub struct QuotaSettings {
     /// The fleet that shares the limits during an outage, until the store has reported the number of nodes. `None`:
     /// unknown; until the control plane has announced it, the node denies in an outage.
     pub fleet: Option<Fleet>,
-    /// What the last process over the data directory spent without the store and could not claim.
+    /// Units that the last process over the data directory spent without the store and did not claim.
     pub unclaimed: BTreeMap<ProjectUid, Unclaimed>,
     /// Buckets kept in memory; 100 000 by default, about 440 bytes each.
     pub buckets_max: usize,

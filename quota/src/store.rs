@@ -30,7 +30,7 @@ pub enum StoreOutage {
     /// No connection, or the connection broke.
     #[error("cannot reach the quota store: {0}")]
     Unreachable(String),
-    /// An unusable answer: read-only, out of memory, wrong password, a foreign reply.
+    /// An unusable answer: read-only, out of memory, wrong password, an unexpected reply.
     #[error("the quota store returned an error: {0}")]
     Refused(String),
     /// The server with this bucket cannot be reached; others can.
@@ -47,7 +47,7 @@ pub enum StoreOutage {
 /// A stored ban or lift.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredNotification {
-    /// What it says.
+    /// Its text.
     pub notification: Notification,
     /// The text that is stored. Another version may have written it in other words.
     pub text: String,
@@ -59,7 +59,7 @@ impl StoreOutage {
         !matches!(self, Self::Full | Self::Part | Self::Moving(_))
     }
 
-    /// What an operator has to do about it.
+    /// The operator's next step.
     pub fn remedy(&self) -> &'static str {
         let Self::Refused(reason) = self else {
             return "start the quota store, or repair the network to it";
@@ -141,8 +141,8 @@ pub trait Store: Send + Sync {
         Ok(())
     }
 
-    /// A part of the stored bans and lifts, and the cursor of the next part. The cursor 0 begins, and ends after the last
-    /// part. A notification may come twice, and one that is stored meanwhile not at all.
+    /// A part of the stored bans and lifts, and the cursor of the next part. The cursor 0 begins, and ends after the
+    /// last part. A notification may come twice, and one that is stored meanwhile not at all.
     async fn stored_notifications(&self, _cursor: u64) -> Result<(Vec<StoredNotification>, u64), StoreOutage> {
         Ok((Vec::new(), 0))
     }

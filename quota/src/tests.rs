@@ -257,7 +257,7 @@ async fn units_held_are_handed_back_when_idle_and_at_shutdown() {
 
 // rule: 8.3
 #[tokio::test]
-async fn a_key_that_ignores_429_is_banned_and_let_back_in_while_others_go_on() {
+async fn a_key_that_ignores_429_is_banned_for_a_while_and_other_keys_are_served() {
     let (quota, clock, _store) = embedded();
     let free = Plan::Free.stated_limits();
     while quota.charge(&project(), free, &key(1)).await.is_ok() {}
@@ -279,7 +279,7 @@ async fn a_key_that_ignores_429_is_banned_and_let_back_in_while_others_go_on() {
 }
 
 #[tokio::test]
-async fn bans_by_hand_hold_until_lifted() {
+async fn manual_bans_last_until_lifted() {
     let (quota, _clock, _store) = embedded();
     let free = Plan::Free.stated_limits();
     let until = UnixSeconds(START / 1_000 + 500);
@@ -313,7 +313,7 @@ async fn a_restart_that_imports_the_charges_hands_out_no_fresh_day() {
 }
 
 #[tokio::test]
-async fn a_full_map_forgets_idle_buckets_and_their_charges_stay() {
+async fn a_full_map_drops_idle_buckets_and_keeps_their_charges_in_the_store() {
     let clock = TestClock::new();
     let store = Arc::new(MemoryStore::new(clock.clone(), BUCKETS_MAX));
     let settings = QuotaSettings { buckets_max: 64, ..QuotaSettings::new(1) };

@@ -26,7 +26,7 @@ pub enum Acceptance {
     /// Nothing was accepted since the start.
     #[default]
     None,
-    /// A snapshot was requested, and will be applied whatever it contains.
+    /// A snapshot was requested, and will be applied with any contents.
     Waiting {
         /// The accepted position.
         #[serde(skip)]
@@ -64,7 +64,7 @@ pub(crate) struct Refused {
 
 impl Replica {
     /// An operator accepts, at this time of the monotonic clock, the last refused state: the follower requests a
-    /// snapshot of that database, which replaces everything. If only certificates are set aside, they are requested
+    /// snapshot of that database, which replaces everything. If only certificates are unusable, they are requested
     /// again.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl Replica {
     pub fn accept(&self, now: Duration) -> Result<(), NotAccepted> {
         let there = match self.refused() {
             Some(Refused { why, there }) => there.ok_or(NotAccepted::Unacceptable(why))?,
-            None if self.set_aside(1).is_empty() => return Err(NotAccepted::NothingRefused),
+            None if self.unusable(1).is_empty() => return Err(NotAccepted::NothingRefused),
             None => self.position()?.ok_or(NotAccepted::NothingRefused)?,
         };
         self.acceptance.send_replace(Acceptance::Waiting { there, until: now.saturating_add(ACCEPTED_FOR) });

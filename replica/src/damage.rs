@@ -1,4 +1,4 @@
-//! Damaged files of the data directory: at its start the gateway renames them ("sets them aside") and continues without
+//! Damaged files of the data directory: at its start the gateway renames them ("quarantine") and continues without
 //! their contents.
 //!
 //! A renamed file stays until an operator removes it, at most one per name; `/status` and a metric show it. A pipe, a
@@ -24,7 +24,7 @@ pub const KEYRING: &str = "keyring.sealed";
 pub const USAGE: &str = "usage.json";
 /// The gateways that share the limits over Redis, in the data directory.
 pub const FLEET: &str = "fleet.json";
-/// What was spent without Redis and not claimed yet, in the data directory.
+/// Units spent without Redis and not claimed yet, in the data directory.
 pub const UNCLAIMED: &str = "unclaimed.json";
 /// The number of starts, in the data directory.
 pub const STARTS: &str = "place-starts";
@@ -41,7 +41,7 @@ pub const SUFFIX: &str = ".damaged";
 pub fn open<T>(path: &Path, open: impl Fn() -> anyhow::Result<T>) -> anyhow::Result<T> {
     let facts = std::fs::metadata(path);
     if path.symlink_metadata().is_ok() && !facts.as_ref().is_ok_and(std::fs::Metadata::is_file) {
-        set_aside(path, &facts.map_or_else(anyhow::Error::from, |_| anyhow::anyhow!("it is not a regular file")))?;
+        quarantine(path, &facts.map_or_else(anyhow::Error::from, |_| anyhow::anyhow!("it is not a regular file")))?;
     }
     // The database library panics on some damage.
     let opened = catch_unwind(AssertUnwindSafe(&open));
@@ -49,7 +49,7 @@ pub fn open<T>(path: &Path, open: impl Fn() -> anyhow::Result<T>) -> anyhow::Res
         Err(error) if is_damage(&error) && path.exists() => error,
         other => return other,
     };
-    set_aside(path, &error)?;
+    quarantine(path, &error)?;
     open()
 }
 
@@ -70,7 +70,7 @@ fn is_damage(error: &anyhow::Error) -> bool {
 /// renamed.
 pub fn read(path: &Path, bytes_max: u64) -> Option<Vec<u8>> {
     let read = read_if_there(path, bytes_max).unwrap_or_else(|error| {
-        if let Err(error) = set_aside(path, &error) {
+        if let Err(error) = quarantine(path, &error) {
             tracing::error!(
                 error = format!("{error:#}"),
                 "cannot rename a damaged file; starting without its contents"
@@ -85,7 +85,7 @@ pub fn read(path: &Path, bytes_max: u64) -> Option<Vec<u8>> {
 ///
 /// # Errors
 /// The directory cannot be written.
-pub fn set_aside(path: &Path, error: &anyhow::Error) -> anyhow::Result<()> {
+pub fn quarantine(path: &Path, error: &anyhow::Error) -> anyhow::Result<()> {
     let kept = kept_as(path);
     let renamed = std::fs::rename(path, &kept).or_else(|error| match kept.symlink_metadata() {
         // rename(2) does not replace a file, or a directory that is not empty, with a directory.
@@ -93,7 +93,7 @@ pub fn set_aside(path: &Path, error: &anyhow::Error) -> anyhow::Result<()> {
         Ok(_) => std::fs::remove_file(&kept).and_then(|()| std::fs::rename(path, &kept)),
         Err(_) => Err(error),
     });
-    renamed.with_context(|| format!("setting the damaged file {} aside", path.display()))?;
+    renamed.with_context(|| format!("renaming the damaged file {}", path.display()))?;
     tracing::error!(
         file = %path.display(),
         kept_as = %kept.display(),

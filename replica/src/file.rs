@@ -30,8 +30,8 @@ type Table = TableDefinition<'static, &'static str, &'static [u8]>;
 /// `(not_after, hostname)` to `not_before`, for every certificate.
 const EXPIRIES: TableDefinition<'static, (i64, &'static str), i64> = TableDefinition::new("expiries");
 
-/// Why the last certificate of a hostname is set aside.
-const SET_ASIDE: Table = TableDefinition::new("certificates_set_aside");
+/// Why the newest certificate of a hostname is unusable.
+const UNUSABLE: Table = TableDefinition::new("certificates_set_aside");
 
 /// The revision of all other data, and its mark.
 const POSITION: TableDefinition<'static, (), (u64, u64)> = TableDefinition::new("position");
@@ -71,7 +71,7 @@ pub(super) enum Step<'a> {
     /// It is applied.
     Take(&'a Effect),
     /// Its certificate is unusable, and the previous one stays.
-    SetAside(Unusable),
+    Skip(Unusable),
 }
 
 /// Free bytes on the disk of a path.
@@ -103,7 +103,7 @@ pub(super) fn create(path: &Path) -> anyhow::Result<Database> {
     }
     write.open_table(POSITION)?;
     write.open_table(STOPPED)?;
-    write.open_table(SET_ASIDE)?;
+    write.open_table(UNUSABLE)?;
     order_expiries(&write).with_context(place)?;
     write.commit().map_err(redb::Error::from).with_context(place)?;
     if let Some(directory) = path.parent() {
@@ -230,10 +230,10 @@ impl File {
         }))
     }
 
-    /// Certificates that were set aside, at most `limit`. An unreadable file counts as empty.
-    pub(super) fn set_aside(&self, limit: usize) -> Vec<Unusable> {
+    /// Unusable certificates, at most `limit`. An unreadable file counts as empty.
+    pub(super) fn unusable(&self, limit: usize) -> Vec<Unusable> {
         or_empty(self.read(|database| {
-            let table = database.begin_read()?.open_table(SET_ASIDE)?;
+            let table = database.begin_read()?.open_table(UNUSABLE)?;
             let rows = table.iter()?.take(limit).map(|row| {
                 let (hostname, reason) = row?;
                 let reason = String::from_utf8_lossy(reason.value()).into_owned();
@@ -255,19 +255,19 @@ impl File {
                         certificate_changed(&write, &key, before.as_deref(), None)?;
                     }
                 }
-                Step::SetAside(unusable) => set_aside(&write, unusable)?,
+                Step::Skip(unusable) => record_unusable(&write, unusable)?,
             }
         }
         finish(write, position)
     }
 
-    /// Replaces everything except certificates that are set `aside`: the previous ones stay.
-    pub(super) fn replace(&self, entities: &[Entity], aside: &[Unusable], position: Position) -> anyhow::Result<()> {
-        let names: HashSet<&str> = aside.iter().map(|unusable| unusable.hostname.as_str()).collect();
-        let is_aside = |entity: &&Entity| matches!(entity, Entity::Certificate(bundle) if names.contains(bundle.hostname.as_str()));
+    /// Replaces everything except `unusable` certificates: the previous ones stay.
+    pub(super) fn replace(&self, entities: &[Entity], unusable: &[Unusable], position: Position) -> anyhow::Result<()> {
+        let names: HashSet<&str> = unusable.iter().map(|one| one.hostname.as_str()).collect();
+        let is_unusable = |entity: &&Entity| matches!(entity, Entity::Certificate(bundle) if names.contains(bundle.hostname.as_str()));
         let before = names.iter().filter_map(|name| self.get(Kind::Certificate, name));
         let before: Vec<Entity> = before.map(Entity::Certificate).collect();
-        let taken = || entities.iter().filter(|entity| !is_aside(entity)).chain(&before);
+        let taken = || entities.iter().filter(|entity| !is_unusable(entity)).chain(&before);
         // The old entries stay until the new ones are written; trees may be half empty.
         self.has_space_for(taken().map(size_of).sum::<usize>().saturating_mul(2))?;
         let fresh = self.damage.is_there().then(|| self.beside()).transpose()?;
@@ -281,13 +281,13 @@ impl File {
         }
         write.delete_table(EXPIRIES)?;
         write.open_table(EXPIRIES)?;
-        write.delete_table(SET_ASIDE)?;
-        write.open_table(SET_ASIDE)?;
+        write.delete_table(UNUSABLE)?;
+        write.open_table(UNUSABLE)?;
         for entity in taken() {
             put(&write, entity)?;
         }
-        for unusable in aside {
-            set_aside(&write, unusable)?;
+        for one in unusable {
+            record_unusable(&write, one)?;
         }
         finish(write, position)?;
         fresh.map_or(Ok(()), |fresh| self.exchange(fresh))
@@ -299,8 +299,8 @@ fn or_empty<T>(read: anyhow::Result<Vec<T>>) -> Vec<T> {
     read.unwrap_or_default()
 }
 
-fn set_aside(write: &WriteTransaction, Unusable { hostname, reason }: &Unusable) -> anyhow::Result<()> {
-    write.open_table(SET_ASIDE)?.insert(hostname.as_str(), reason.as_bytes())?;
+fn record_unusable(write: &WriteTransaction, Unusable { hostname, reason }: &Unusable) -> anyhow::Result<()> {
+    write.open_table(UNUSABLE)?.insert(hostname.as_str(), reason.as_bytes())?;
     Ok(())
 }
 
@@ -346,14 +346,14 @@ struct Dates {
     not_after: UnixSeconds,
 }
 
-/// Updates the expiry table after a certificate has changed or was removed, and clears its set-aside entry.
+/// Updates the expiry table after a certificate has changed or was removed, and clears its entry of an unusable one.
 fn certificate_changed(
     write: &WriteTransaction,
     hostname: &str,
     before: Option<&[u8]>,
     after: Option<(UnixSeconds, UnixSeconds)>,
 ) -> anyhow::Result<()> {
-    write.open_table(SET_ASIDE)?.remove(hostname)?;
+    write.open_table(UNUSABLE)?.remove(hostname)?;
     let mut table = write.open_table(EXPIRIES)?;
     if let Some(before) = before {
         let dates = opened(Kind::Certificate, hostname, before).and_then(|value| Ok(serde_json::from_slice(value)?));

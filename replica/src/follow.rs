@@ -88,7 +88,7 @@ impl Follower {
         let _ = tokio::time::timeout(GOODBYE_MAX, verified).await;
         match tokio::time::timeout(GOODBYE_MAX, self.say_goodbye()).await {
             Ok(Ok(())) => tracing::debug!(
-                "told the control plane that this gateway has stopped; the next start with this data directory serves nothing \
+                "sent goodbye to the control plane; the next start with this data directory serves nothing \
                  until it has reached the control plane"
             ),
             Ok(Err(error)) => self.goodbye_failed(&error),
@@ -135,10 +135,7 @@ impl Follower {
             let goes_on = self.replica.revision() > before || (self.replica.accepts() && !accepted);
             pause = if goes_on { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
             let jitter = pause / 3 * u32::try_from(self.clock.now().0.rem_euclid(100)).unwrap_or(0) / 100;
-            tokio::select! {
-                () = shutdown.begun() => return,
-                () = tokio::time::sleep(pause + jitter) => {}
-            }
+            shutdown.pause(pause + jitter).await;
         }
     }
 
@@ -223,7 +220,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Logs once what is missing while nothing is served.
+    /// Logs once why nothing is served.
     fn warn_unregistered(&self, said: &mut bool) {
         if self.replica.unregistered() == Some(Unregistered::Held) && !std::mem::replace(said, true) {
             tracing::warn!(
@@ -260,13 +257,12 @@ impl Follower {
         let url = self.control.at(&format!("/internal/edge/feed?node={}&{place}&keyring=1", self.node));
         let response = client.get(url).bearer_auth(&*self.token.to_token()).send().await?;
         if response.status() == reqwest::StatusCode::CONFLICT {
-            // Nothing of this history is applied, whatever the number: until then, this gateway lags behind.
+            // Nothing of this history is applied, at any revision: until then, this gateway lags behind.
             if self.report(client, None).await {
                 self.confirm_registration().await?;
             }
             if accepted.is_some() {
-                self.replica
-                    .end_acceptance("the control plane's database is another one than the one that was accepted");
+                self.replica.end_acceptance("the control plane's database is not the accepted one");
             }
             let body: Option<ErrorBody> = response.json().await.ok();
             let there = body.and_then(|body| serde_json::from_value(body.details?).ok());
@@ -278,9 +274,9 @@ impl Follower {
     /// Applies a snapshot.
     pub(super) async fn replace(&self, entities: Vec<Entity>, position: Position) -> anyhow::Result<()> {
         let count = entities.len();
-        let aside = self.written(move |replica| replica.replace(&entities, position)).await?;
+        let unusable = self.written(move |replica| replica.replace(&entities, position)).await?;
         self.watcher.replaced();
-        self.report_set_aside(&aside);
+        self.report_unusable(&unusable);
         tracing::info!(revision = position.revision.0, entities = count, "replaced the replica with a snapshot");
         Ok(())
     }
@@ -306,11 +302,11 @@ impl Follower {
         let (changes, done) = self.written(applied).await?;
         self.watcher.applied(&changes);
         self.watcher.retired(&done.retired);
-        self.report_set_aside(&done.set_aside);
+        self.report_unusable(&done.unusable);
         Ok(())
     }
 
-    fn report_set_aside(&self, certificates: &[Unusable]) {
+    fn report_unusable(&self, certificates: &[Unusable]) {
         for certificate in certificates {
             self.watcher.refused(Unusable::REASON);
             certificate.log();

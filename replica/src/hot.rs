@@ -2,7 +2,7 @@
 //!
 //! The danger: a reader loads the old value, a change commits and drops the entry, and then the reader stores the old
 //! value. Therefore every drop increases a counter after the commit; a reader that sees the counter changed drops its
-//! value again. Absence is not cached: strangers choose names that do not exist, and these must not displace existing
+//! value again. Absence is not cached: clients can ask for any name, and unknown names must not displace existing
 //! ones.
 
 use std::hash::Hash;

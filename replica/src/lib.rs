@@ -6,7 +6,7 @@
 //! shutdown or in a copied directory ([`Unregistered`]).
 //!
 //! An invalid snapshot or change is refused as a whole, and the last good state stays. A single unusable certificate is
-//! refused ("set aside"), and the previous one stays (`validate`).
+//! skipped, and the previous one stays (`validate`).
 
 pub mod damage;
 mod tls;
@@ -111,8 +111,8 @@ impl Expiry {
 pub struct Applied {
     /// Hostnames that are no longer served; their open connections must end.
     pub retired: Vec<Hostname>,
-    /// Certificates that were set aside.
-    pub set_aside: Vec<Unusable>,
+    /// Unusable certificates, which were skipped.
+    pub unusable: Vec<Unusable>,
 }
 
 /// The gateway's local copy. Shared by handshakes, requests and the follower.
@@ -272,7 +272,7 @@ impl Replica {
                 Effect::Put(entity) => validate::entity(entity, &self.opener)?,
                 Effect::Remove(_) => None,
             };
-            batch.push(unusable.map_or(Step::Take(&change.effect), Step::SetAside));
+            batch.push(unusable.map_or(Step::Take(&change.effect), Step::Skip));
             expected = expected.next();
         }
         let mut done = Applied::default();
@@ -282,7 +282,7 @@ impl Replica {
         for step in batch {
             match step {
                 Step::Take(effect) => self.forget(effect, &mut done.retired),
-                Step::SetAside(unusable) => done.set_aside.push(unusable),
+                Step::Skip(unusable) => done.unusable.push(unusable),
             }
         }
         Ok(done)
@@ -290,19 +290,19 @@ impl Replica {
 
     /// Replaces everything with a snapshot in one durable step. The control plane sends one only to a new gateway, or
     /// to one with the same history. A snapshot without most of the hostnames is refused unless an operator has
-    /// accepted it. Returns the certificates that were set aside.
+    /// accepted it. Returns the unusable certificates, which were skipped.
     ///
     /// # Errors
     /// [`ReplicaError`]; the old state stays then.
     pub fn replace(&self, entities: &[Entity], position: Position) -> Result<Vec<Unusable>, ReplicaError> {
-        let aside = validate::snapshot(entities, &self.opener)?;
+        let unusable = validate::snapshot(entities, &self.opener)?;
         let difference = if self.accepts() {
             Some(Difference::between(&self.file, entities, position.revision).map_err(ReplicaError::File)?)
         } else {
             self.has_most_hostnames(entities, position)?;
             None
         };
-        self.file.replace(entities, &aside, position).map_err(ReplicaError::File)?;
+        self.file.replace(entities, &unusable, position).map_err(ReplicaError::File)?;
         self.revision.store(position.revision.0, Ordering::Release);
         self.sites.forget_all();
         self.projects.forget_all();
@@ -313,12 +313,12 @@ impl Replica {
             self.set_refusal(None);
             self.acceptance.send_replace(Acceptance::Taken(Box::new(difference)));
         }
-        Ok(aside)
+        Ok(unusable)
     }
 
-    /// The certificates that were set aside, at most `limit`.
-    pub fn set_aside(&self, limit: usize) -> Vec<Unusable> {
-        self.file.set_aside(limit)
+    /// The unusable certificates, at most `limit`.
+    pub fn unusable(&self, limit: usize) -> Vec<Unusable> {
+        self.file.unusable(limit)
     }
 
     fn has_most_hostnames(&self, entities: &[Entity], there: Position) -> Result<(), ReplicaError> {

@@ -91,7 +91,7 @@ fn applied_changes_survive_a_power_failure() {
     }
 }
 
-/// What every version writes: the kind of entity, its table, its key there, and its value.
+/// The rows that every version writes: the kind of entity, its table, its key there, and its value.
 const STORED: [(&str, &str, &str, &str); 5] = [
     (
         "certificate",
@@ -126,7 +126,7 @@ fn table(name: &str) -> redb::TableDefinition<'_, &'static str, &'static [u8]> {
     redb::TableDefinition::new(name)
 }
 
-// A gateway that is updated, or set back to the version before, goes on with the file that it finds.
+// An updated or downgraded gateway continues with the existing file.
 #[test]
 fn a_file_that_another_version_wrote_is_read() {
     let directory = tempfile::tempdir().unwrap();
@@ -213,7 +213,7 @@ fn a_batch_with_one_bad_change_leaves_the_last_good_state() {
 }
 
 #[test]
-fn a_snapshot_without_most_of_what_is_served_is_taken_when_an_operator_accepts_it() {
+fn a_snapshot_without_most_served_hostnames_is_applied_when_an_operator_accepts_it() {
     let directory = tempfile::tempdir().unwrap();
     let replica = replica(directory.path());
     let sites = |count: usize| (0..count).map(|number| site(&format!("{number}.example"), "a")).collect::<Vec<_>>();
@@ -274,7 +274,7 @@ fn an_accepted_snapshot_reports_what_it_adds_and_removes() {
     assert_eq!(replica.acceptance(), Acceptance::None);
     accept(&replica, at(4));
     assert!(replica.accepts());
-    // The database of yesterday: a key is back, a domain and a project's change are gone.
+    // An older database: a revoked key is valid again, and a domain and a project's change are missing.
     let names = (0..30).map(|number| site(&format!("{number:02}.example"), "a"));
     let back = [project("a", Plan::Free), key(stays, 1), key("key_bbbbbbbbbb234567", 2)];
     replica.replace(&back.into_iter().chain(names).collect::<Vec<_>>(), at(4)).unwrap();
@@ -294,7 +294,7 @@ fn an_accepted_snapshot_reports_what_it_adds_and_removes() {
 }
 
 #[test]
-fn certificates_stand_in_the_order_of_their_ends() {
+fn certificates_are_ordered_by_expiry() {
     let directory = tempfile::tempdir().unwrap();
     let file = File::open(&directory.path().join("replica.redb")).unwrap();
     let bundle = |host: &str, ends: i64| {
@@ -369,7 +369,7 @@ fn a_change_is_refused_on_a_full_disk_and_reads_continue() {
 
 /// One that is open elsewhere is not damaged.
 #[test]
-fn a_file_in_use_is_not_set_aside() {
+fn a_file_in_use_is_not_renamed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("replica.redb");
     let first = replica(directory.path());

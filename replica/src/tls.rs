@@ -1,7 +1,7 @@
 //! Certificates of the edge: opens the sealed bundles of the control plane.
 //!
-//! A handshake chooses by SNI (in the gateway's `server/hooks.rs`): the replica's certificate for exactly this name, else
-//! the platform's wildcard if it covers the name. A handshake never waits for an order or a request.
+//! A handshake chooses by SNI (in the gateway's `server/hooks.rs`): the replica's certificate for exactly this name,
+//! else the platform's wildcard if it covers the name. A handshake never waits for an order or a request.
 
 use std::sync::Arc;
 

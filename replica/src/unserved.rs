@@ -1,5 +1,5 @@
 //! Names of handshakes for which there is no certificate: they may be domains whose records became right a moment ago.
-//! The control plane gets them with the reports, a bounded number at a time, and looks at those that it knows.
+//! The control plane gets them with the reports, a bounded number at a time, and checks those that it knows.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ pub struct UnservedNames(Mutex<HashSet<Hostname>>);
 
 impl UnservedNames {
     /// A handshake asked for this name.
-    pub fn note(&self, name: &Hostname) {
+    pub fn record(&self, name: &Hostname) {
         let mut names = self.0.lock();
         if names.len() < NAMES_MAX && !names.contains(name) {
             names.insert(name.clone());
@@ -43,8 +43,8 @@ mod tests {
         let names = UnservedNames::default();
         for number in 0..1_000 {
             let name: Hostname = format!("shop{number}.example").parse().unwrap();
-            names.note(&name);
-            names.note(&name);
+            names.record(&name);
+            names.record(&name);
         }
         let mut reported = HashSet::new();
         for _ in 0..4 {
@@ -53,7 +53,7 @@ mod tests {
             reported.extend(taken);
         }
         assert_eq!((reported.len(), names.take().len()), (NAMES_MAX, 0));
-        names.note(&"shop0.example".parse().unwrap());
+        names.record(&"shop0.example".parse().unwrap());
         assert_eq!(names.take().len(), 1, "later it counts again");
     }
 }

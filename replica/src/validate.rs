@@ -4,7 +4,7 @@
 //! relations: a certificate that cannot be decrypted or does not match its key or name, a redirect to itself,
 //! duplicates.
 //!
-//! A single unusable certificate is set aside: the previous one stays, and everything else is applied, so that
+//! A single unusable certificate is skipped: the previous one stays, and everything else is applied, so that
 //! revocations still reach this gateway. Any other error refuses the whole update, because the previous version of a
 //! site, project or key may be the withdrawn one.
 
@@ -18,9 +18,9 @@ use crate::tls::CertificateOpener;
 /// The most entities in one snapshot, so that an endless stream does not fill the memory.
 pub(crate) const ENTITIES_MAX: u64 = 5_000_000;
 
-/// Certificates of one snapshot that may be set aside. If more are unusable, this gateway is probably at fault, and the
+/// Unusable certificates that one snapshot may have. If more are unusable, this gateway is probably at fault, and the
 /// snapshot is refused.
-const SET_ASIDE_MAX: usize = 1_000;
+const UNUSABLE_MAX: usize = 1_000;
 
 /// A certificate that cannot be decrypted or parsed, or does not match its name or key.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, thiserror::Error)]
@@ -61,8 +61,8 @@ pub enum Invalid {
     /// The control plane's database does not have the last applied changes.
     #[error(
         "the control plane's database does not have the changes up to revision {known} that this gateway applied: the \
-         database went back to an earlier state, or it is another one. Put the right database back, or run `tollhouse node \
-         accept` to take what this one holds"
+         database went back to an earlier state, or it is another one. Put the right database back, or run \
+         `tollhouse node accept` to accept this database"
     )]
     History {
         /// The newest applied revision.
@@ -92,7 +92,7 @@ pub enum Invalid {
          sealing_secret_file that the others have, and restart it"
     )]
     Secret(Hostname),
-    /// More than `SET_ASIDE_MAX` certificates are unusable.
+    /// More than `UNUSABLE_MAX` certificates are unusable.
     #[error("{found} certificates are not usable; {first}")]
     Certificates {
         /// The number.
@@ -137,10 +137,10 @@ impl Invalid {
         &["count", "history", "shrunk", "duplicate", Unusable::REASON, "loop", "token", "line"];
 }
 
-/// The fault of an entity that can be set aside alone.
+/// The fault of an entity that can be skipped alone.
 ///
 /// # Errors
-/// If it cannot be set aside.
+/// If it cannot be skipped.
 pub(super) fn entity(entity: &Entity, opener: &CertificateOpener) -> Result<Option<Unusable>, Invalid> {
     entity.check()?;
     let Entity::Certificate(bundle) = entity else { return Ok(None) };
@@ -151,7 +151,7 @@ pub(super) fn entity(entity: &Entity, opener: &CertificateOpener) -> Result<Opti
     Ok(Some(Unusable { hostname: bundle.hostname.to_string(), reason: format!("{error:#}") }))
 }
 
-/// The certificates of a snapshot to set aside.
+/// The unusable certificates of a snapshot.
 ///
 /// # Errors
 /// If the snapshot is refused.
@@ -167,7 +167,7 @@ pub(super) fn snapshot(entities: &[Entity], opener: &CertificateOpener) -> Resul
         names.insert(name);
     }
     match unusable.first() {
-        Some(first) if unusable.len() > SET_ASIDE_MAX => {
+        Some(first) if unusable.len() > UNUSABLE_MAX => {
             Err(Invalid::Certificates { found: unusable.len(), first: first.to_string() })
         }
         _ => Ok(unusable),

@@ -37,7 +37,7 @@ async fn a_new_user_attaches_a_domain_without_reading_a_manual() {
     browser.click("a.button.main").await;
     browser.reads("Enter the domain or subdomain").await;
     browser.fill("#name", "shop.customer.test").await;
-    browser.reads("This is a subdomain: one CNAME record does it.").await;
+    browser.reads("This is a subdomain: it needs one CNAME record.").await;
     let value = browser.run("return document.querySelectorAll('#check [data-copy]')[1].dataset.copy").await;
     let value = value.as_str().unwrap().to_owned();
     assert!(value.contains(".edge."), "{value}");
@@ -67,9 +67,9 @@ async fn a_new_user_attaches_a_domain_without_reading_a_manual() {
     browser.reads("Traffic stops at once").await;
     person.inspect("domain-remove").await;
     browser.click("button.danger").await;
-    browser.reads("Traffic stopped on the one gateway there is").await;
+    browser.reads("Traffic stopped on the only gateway").await;
     person.browser.complaints().await;
-    assert!(visit().await.is_err(), "the name is not even shaken hands with");
+    assert!(visit().await.is_err(), "the TLS handshake for the name fails");
     browser.click("main a.button").await;
     browser.reads("www.petshop.localhost").await;
     assert!(!browser.text().await.contains("shop.customer.test"));

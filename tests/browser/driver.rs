@@ -97,7 +97,7 @@ impl Driver {
         let answer: Value = client.post(&base).json(&wanted).send().await.unwrap().json().await.unwrap();
         let id = answer["value"]["sessionId"].as_str().unwrap_or_else(|| panic!("no browser: {answer}"));
         let debugger = answer["value"]["capabilities"]["goog:chromeOptions"]["debuggerAddress"].as_str();
-        let debugger = debugger.expect("chromedriver says where the browser's debugger is").to_owned();
+        let debugger = debugger.expect("chromedriver names the browser's debugger").to_owned();
         let driver = Self { process, session: format!("{base}/{id}"), client, debugger, _profile: profile };
         driver.look(Look::Light).await;
         driver
@@ -208,7 +208,7 @@ impl Driver {
             if self.was_cut_off().await {
                 self.tell("refresh", json!({})).await;
             }
-            assert!(page.is_none(), "waited in vain until {what}; the page says:\n{}", page.unwrap_or_default());
+            assert!(page.is_none(), "timed out waiting until {what}; the page says:\n{}", page.unwrap_or_default());
             pause.tick().await;
         }
     }

@@ -33,7 +33,7 @@ async fn a_key_is_created_used_listed_in_the_usage_and_revoked() {
     let key = browser.run("return document.getElementById('made-key').textContent").await.as_str().unwrap().to_owned();
     browser.click(".made button.copy").await;
     browser
-        .until("the button says so", async || {
+        .until("the button shows it", async || {
             let word = browser.run("return document.querySelector('.made button.copy span').textContent").await;
             word == "Copied" || browser.run("return getSelection().toString()").await == key.as_str()
         })
@@ -56,7 +56,7 @@ async fn a_key_is_created_used_listed_in_the_usage_and_revoked() {
 
     let newest = "return document.querySelector('.rows li').innerText";
     browser
-        .until("the key says when it was used", async || {
+        .until("the key shows its last use", async || {
             person.go("/projects/demo-pro/keys").await;
             let row = browser.run(newest).await;
             let row = row.as_str().unwrap();
@@ -107,7 +107,7 @@ async fn an_operator_opens_a_link_and_sees_the_whole_platform() {
     browser.reads("signs you in as an operator").await;
     person.inspect("enter").await;
     browser.click("form[action='/enter'] button").await;
-    browser.reads("No key is refused for not backing off.").await;
+    browser.reads("No banned keys.").await;
 
     // A banned key; the command on the page lifts the ban.
     let keys = person.platform.json(&["key", "list", "demo-pro"]);
@@ -122,16 +122,16 @@ async fn an_operator_opens_a_link_and_sees_the_whole_platform() {
             })
             .await;
     };
-    on_page("/operator", "imposed by an operator").await;
+    on_page("/operator", "banned by an operator").await;
     person.inspect("operator").await;
     let command = browser.run("return document.querySelector('.command [data-copy]').dataset.copy").await;
     assert_eq!(command, format!("tollhouse ban lift {id}"));
     browser.click("a.name[href='/projects/demo-pro/keys']").await;
-    browser.reads("The operator of the platform has it refused for a while.").await;
+    browser.reads("Banned for a while by the operator of the platform.").await;
     person.inspect("key-banned").await;
     let words: Vec<&str> = command.as_str().unwrap().split(' ').skip(1).collect();
     assert!(person.platform.command(&words).status.success());
-    on_page("/operator", "No key is refused for not backing off.").await;
+    on_page("/operator", "No banned keys.").await;
 
     browser.click("a[href='/operator/projects']").await;
     browser.reads("demo-business").await;

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Makes the images that Dockerfile and docker-compose.yml name from Debian's packages, for machines without a registry:
+# Builds the images of Dockerfile and docker-compose.yml from Debian's packages, for machines without a registry:
 #   tests/compose/debian-images.sh docker|podman
-# They stand in for the published ones under the same tags, with the same users, folders and commands, so that the files
-# are tested as they are. Versions are Debian's. Grafana is no package of Debian, and has no stand-in.
-# Needs root and debootstrap. What was downloaded is kept in a cache. An image that is there, or can be pulled, is left
-# alone.
+# They have the tags, users, folders and commands of the published images, so that the files are tested unchanged.
+# Versions are Debian's. Debian has no package of Grafana, so that image is missing.
+# Needs root and debootstrap. Downloads are cached. Existing images, and images that can be pulled, are not built.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 engine=${1:?which engine: docker or podman}
@@ -13,7 +12,7 @@ release=bookworm
 packages=(haproxy redis-server prometheus postgresql pebble bash ca-certificates)
 servers=$cache/servers.${#packages[@]}
 
-# named PATTERN FILE: the one reference in a file that matches.
+# named PATTERN FILE: prints the only matching image reference of a file.
 named() {
     local found
     found=$(grep -oE "$1" "$2" | sort -u)
@@ -25,7 +24,7 @@ there() { "$engine" image inspect "$1" >/dev/null 2>&1; }
 
 # A small Debian with the servers, under users with the numbers of the published images.
 servers_root() {
-    # Named after what is in it: with other packages it is made anew.
+    # Its name contains the packages: with other packages a new one is built.
     local root=$servers
     [ -e "$root.done" ] && return
     rm -rf "$cache"/servers.* "$root"
@@ -34,7 +33,7 @@ servers_root() {
         { tail "$cache/debootstrap.log" >&2; exit 1; }
     install -d -o 999 -g 999 "$root/data"
     install -d -o 65534 -g 65534 "$root/prometheus"
-    # The server asks for the name of its user.
+    # The server needs the name of its user.
     sed -i -E 's/^postgres:x:[0-9]+:[0-9]+:/postgres:x:999:999:/' "$root/etc/passwd"
     sed -i -E 's/^postgres:x:[0-9]+:/postgres:x:999:/' "$root/etc/group"
     rm -rf "$root/var/lib/postgresql"
@@ -44,7 +43,7 @@ servers_root() {
     touch "$root.done"
 }
 
-# What distroless calls cc: the C library, certificates, time zones, one user. No shell.
+# Like distroless cc: the C library, certificates, time zones, one user, no shell.
 distroless_root() {
     local root=$cache/distroless package
     [ -e "$root.done" ] && return
@@ -62,7 +61,7 @@ distroless_root() {
     touch "$root.done"
 }
 
-# imported NAME ROOT CHANGE...: a root becomes an image.
+# imported NAME ROOT CHANGE...: makes an image of a root directory.
 imported() {
     local name=$1 root=$2 change changes=()
     shift 2
@@ -75,14 +74,14 @@ imported() {
 images=("$(named 'gcr\.io/distroless/[a-z0-9:-]+' Dockerfile)" "$(named 'docker\.io/library/haproxy:[a-z0-9.-]+' docker-compose.yml)"
     "$(named 'docker\.io/library/redis:[a-z0-9.-]+' docker-compose.yml)" "$(named 'docker\.io/prom/prometheus:[a-z0-9.-]+' docker-compose.yml)"
     "$(named 'docker\.io/library/postgres:[a-z0-9.-]+' docker-compose.yml)" "$(named 'ghcr\.io/letsencrypt/pebble:[a-z0-9.-]+' docker-compose.yml)")
-# Where one cannot be pulled there is no registry, and nobody waits for the next.
+# If one image cannot be pulled, there is no registry: do not wait for the next one.
 missing=0
 for image in "${images[@]}"; do
     there "$image" || timeout 120 "$engine" pull -q "$image" >/dev/null 2>&1 || { missing=1 && break; }
 done
 [ "$missing" -eq 1 ] || exit 0
 [ "$(id -u)" -eq 0 ] || { echo 'Making images from packages takes root.' >&2; exit 1; }
-command -v debootstrap >/dev/null || { echo 'There is no debootstrap. Install it: apt-get install debootstrap' >&2; exit 1; }
+command -v debootstrap >/dev/null || { echo 'debootstrap is missing; install it: apt-get install debootstrap' >&2; exit 1; }
 servers_root
 distroless_root
 imported "${images[0]}" "$cache/distroless" \

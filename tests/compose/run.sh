@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs docker-compose.yml for real and holds it to what docs/operator/containers.md promises.
+# Starts docker-compose.yml and checks the promises of docs/operator/containers.md.
 #   tests/compose/run.sh docker|podman
 # Needs root, curl and a Docker engine with docker-compose 1.29 or Compose v2; or podman, and python3 for podman-compose.
 # Programs are taken from PROGRAMS (default: target/debug, built if it has none), so that nothing is compiled in a
@@ -31,10 +31,10 @@ say() { printf '%s\n' "$*" >&2; }
 step() { say "==> $*"; }
 fail() {
     say "FAILED: $*"
-    say "--- the last words of ${composer[*]}"
+    say "--- the last lines of ${composer[*]}"
     tail -20 "$work/compose.log" >&2 2>/dev/null || true
     for service in "${services[@]}"; do
-        say "--- the last words of $service"
+        say "--- the last lines of $service"
         timeout 20 "$engine" logs --tail "${TAIL:-15}" "$(container "$service")" >&2 2>&1 || true
     done
     exit 1
@@ -46,19 +46,18 @@ files=(-f docker-compose.yml)
 case "$engine" in
     docker) if docker compose version >/dev/null 2>&1; then composer=(docker compose); else composer=(docker-compose); fi ;;
     podman)
-        # crun wants control groups of one version alone, runc takes what there is; and limits that cannot be raised are not
-        # asked for.
+        # crun needs control groups of one version, runc works with all. Limits that cannot be raised are not set.
         if command -v runc >/dev/null && [ -z "${CONTAINERS_CONF:-}" ]; then
             printf '%s\n' '[engine]' 'runtime = "runc"' '[containers]' \
                 'default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]' >"$work/containers.conf"
             export CONTAINERS_CONF=$work/containers.conf
         fi
         files+=(-f tests/compose/podman.yml)
-        # Older ones do not wait for `init`.
+        # Older versions do not wait for `init`.
         composer=("$cache/podman-compose/bin/podman-compose")
         [ -x "${composer[0]}" ] || { python3 -m venv "$cache/podman-compose" && "$cache/podman-compose/bin/pip" install -q podman-compose==1.6.0; }
         ;;
-    *) fail "no engine is called $engine" ;;
+    *) fail "unknown engine $engine: use docker or podman" ;;
 esac
 [ -z "${COMPOSE:-}" ] || read -ra composer <<<"$COMPOSE"
 
@@ -85,7 +84,7 @@ healthy() {
 }
 all_healthy() { for service in "${services[@]}"; do healthy "$service" || return 1; done; }
 
-# within SECONDS WHAT COMMAND...: looks again until it is so.
+# within SECONDS WHAT COMMAND...: repeats the command until it succeeds.
 within() {
     local deadline=$((SECONDS + $1)) what=$2
     shift 2
@@ -95,8 +94,7 @@ within() {
     done
 }
 
-# start SERVICE...: one after the other, and again if need be: podman-compose starts all of them at once, and does not say
-# when podman has not started one.
+# start SERVICE...: one after the other, with retries: podman-compose starts all at once and does not report a failed start.
 start() {
     local service
     for service in "$@"; do within 30 "$service runs" started "$service"; done
@@ -141,22 +139,22 @@ value = json.load(sys.stdin)
 for name in sys.argv[1].split("."): value = value[name]
 print(value)' "$1"; }
 
-# Two clients that ask without a pause to speak of, each time on a new connection.
+# Two clients that send a request every 150 ms, each on a new connection.
 visitors_come() {
     rm -f "$work/enough" "$work"/visits.*
     local visitor
     for visitor in 1 2; do
         while [ ! -e "$work/enough" ]; do
             printf '%s\n' "$(fetch demo-business "$orders" -H "Authorization: Bearer $business")" >>"$work/visits.$visitor"
-            sleep 0.15 # 1000 a minute is what the plan has
+            sleep 0.15 # the plan allows 1000 a minute
         done &
     done
 }
 visits() { cat "$work"/visits.* 2>/dev/null | wc -l; }
 visited() { [ "$(visits)" -ge "$1" ]; }
-# visitors_leave FAILURES: after what happened they ask for a while; no more than so many requests were not served.
+# visitors_leave FAILURES: waits for 20 more requests, then checks that at most FAILURES were not served.
 visitors_leave() {
-    within 30 'the visitors ask on' visited $(($(visits) + 20))
+    within 30 '20 more requests' visited $(($(visits) + 20))
     touch "$work/enough"
     wait
     local all failed
@@ -166,7 +164,7 @@ visitors_leave() {
     [ "$failed" -le "$1" ] || fail "$failed requests were not served: $(cat "$work"/visits.* | sort | uniq -c | tr '\n' ' ')"
 }
 
-# --- what is true
+# --- checks
 
 hardened() {
     local service=$1 pid
@@ -178,18 +176,18 @@ hardened() {
     grep -qE '^NoNewPrivs:\s+1$' "$status" || fail "$service could gain privileges"
     grep -qE '^Seccomp:\s+2$' "$status" || fail "$service may make any system call"
     awk '$5 == "/" && $6 ~ /(^|,)ro(,|$)/ { found = 1 } END { exit !found }' "/proc/$pid/mountinfo" || fail "$service may write to its image"
-    [ "$(look '{{.HostConfig.Memory}}' "$service")" -gt 0 ] || fail "$service has no limit of memory"
-    [ "$(look '{{.HostConfig.PidsLimit}}' "$service")" -gt 0 ] || fail "$service has no limit of processes"
-    [ "$(look '{{.HostConfig.NanoCpus}}' "$service")" -gt 0 ] || fail "$service has no limit of processor time"
+    [ "$(look '{{.HostConfig.Memory}}' "$service")" -gt 0 ] || fail "$service has no memory limit"
+    [ "$(look '{{.HostConfig.PidsLimit}}' "$service")" -gt 0 ] || fail "$service has no process limit"
+    [ "$(look '{{.HostConfig.NanoCpus}}' "$service")" -gt 0 ] || fail "$service has no CPU limit"
 }
-# shares SERVICE FILE...: exactly these secrets are within its reach.
+# shares SERVICE FILE...: the service can read exactly these secrets.
 shares() {
     local found
     found=$(cd "/proc/$(pid_of "$1")/root/run/tollhouse" && find . -type f -printf '%P ' | tr ' ' '\n' | sort | xargs)
-    [ "$found" = "${*:2}" ] || fail "$1 is given: $found"
+    [ "$found" = "${*:2}" ] || fail "$1 has these secrets: $found"
 }
-# Every container and every port that somebody listens on in it: `SERVICE ADDRESS PORT`, at each of its addresses.
-doors() {
+# Prints every port with a listener in these containers: `SERVICE ADDRESS PORT`, for each address of the container.
+listening_ports() {
     local service pid
     for service in "$@"; do
         pid=$(pid_of "$service")
@@ -210,11 +208,11 @@ for line in found.stdout.splitlines():
 PYTHON
     done
 }
-# reached_from PID: of the doors on stdin, `SERVICE:PORT` of those that open from this process's network.
+# reached_from PID: of the ports on stdin, prints `SERVICE:PORT` of those that this process's network reaches.
 reached_from() {
     nsenter -t "$1" -n python3 -c 'import socket, sys
 from concurrent.futures import ThreadPoolExecutor
-def open_door(line):
+def open_port(line):
     service, address, port = line.split()
     try:
         socket.create_connection((address, int(port)), 2).close()
@@ -222,16 +220,16 @@ def open_door(line):
     except OSError:
         return None
 with ThreadPoolExecutor(64) as pool:
-    print(*sorted({door for door in pool.map(open_door, sys.stdin) if door}))'
+    print(*sorted({port for port in pool.map(open_port, sys.stdin) if port}))'
 }
-# may_reach SERVICE PATTERN...: what opens from there is named by a pattern, and each pattern names something that opens.
+# may_reach SERVICE PATTERN...: every port that the service reaches matches a pattern, and every pattern matches such a port.
 may_reach() {
-    local service=$1 reached door pattern
+    local service=$1 reached port pattern
     shift
-    reached=$(grep -v "^$service " "$work/doors" | reached_from "$(pid_of "$service")")
-    for door in $reached; do
-        for pattern in "$@"; do [[ $door =~ ^($pattern)$ ]] && continue 2; done
-        fail "$service reaches $door"
+    reached=$(grep -v "^$service " "$work/ports" | reached_from "$(pid_of "$service")")
+    for port in $reached; do
+        for pattern in "$@"; do [[ $port =~ ^($pattern)$ ]] && continue 2; done
+        fail "$service reaches $port"
     done
     for pattern in "$@"; do
         grep -qE "(^| )($pattern)( |\$)" <<<"$reached" || fail "$service does not reach $pattern, but only: $reached"
@@ -242,27 +240,27 @@ targets_up() {
     up=$(curl --silent "http://127.0.0.1:$PROMETHEUS_PORT/api/v1/targets?state=active" | grep -o '"health":"up"' | wc -l)
     [ "$up" -eq 5 ]
 }
-# 3: there is trouble, and it is shown all the same.
+# Exit code 3: the status lists problems, and is complete.
 quota_mode() { { tollhouse status --json || [ $? -eq 3 ]; } | field edge.quota.mode; }
 counts_exactly() { case "$(quota_mode)" in lease | exact) ;; *) return 1 ;; esac; }
-counts_alone() { ! counts_exactly; }
+counts_degraded() { ! counts_exactly; }
 used_today() { tollhouse quota show "$1" --json | field day.used; }
 used_is() { [ "$(used_today "$1")" -eq "$2" ]; }
-# The day in which requests are counted.
+# The UTC day, in which requests are counted.
 today() { date -u +%F; }
-# Each gateway has learnt where the others are: a container that starts anew may have another address.
+# Both gateways have found the servers: a restarted container may have another address.
 settled() { for _ in 1 2 3 4 5 6; do answers || return 1; done; }
 in_redis() {
     "$engine" exec -e "REDISCLI_AUTH=$(cat "/proc/$(pid_of gateway-1)/root/run/tollhouse/secrets/redis.password")" \
         "$(container redis)" redis-cli --user tollhouse "$@"
 }
-# in_databases PROGRAM...: a program of PostgreSQL's, as its administrator, from within.
+# in_databases PROGRAM...: runs a PostgreSQL program in the container, as administrator.
 in_databases() { "$engine" exec -i "$(container postgres)" "$1" -h /tmp -U postgres "${@:2}"; }
-# in_postgres DATABASE STATEMENT: what it answers.
+# in_postgres DATABASE STATEMENT: prints the result.
 in_postgres() { in_databases psql -X -A -t -d "$1" -c "$2" </dev/null; }
 orders_status() { [ "$(fetch demo-pro "$orders" -H "Authorization: Bearer $pro")" = "$1" ]; }
 served() { "$engine" logs "$(container "$1")" 2>&1 | grep -c "\"path\":\"$orders\"" || true; }
-# The limit of a minute over both gateways: of 70 requests exactly what was left is served. False when the minute ended.
+# The minute limit holds over both gateways: of 70 requests exactly the remaining ones are served. False if the minute ended.
 limit_is_exact() {
     local before left resets served
     before=$(tollhouse quota show demo-free --json)
@@ -273,16 +271,16 @@ limit_is_exact() {
         --write-out '%{http_code} %header{x-ratelimit-reset}\n' "https://$(host_of demo-free):$HTTPS_PORT$orders" >"$work/limit"
     [ "$(cut -d' ' -f2 "$work/limit" | sort -u)" = "$resets" ] || return 1
     served=$(grep -c '^200 ' "$work/limit" || true)
-    [ "$served" -eq "$left" ] || fail "$served of 70 requests were served where $left were left: $(sort "$work/limit" | uniq -c | tr '\n' ' ')"
-    [ "$(grep -c '^429 ' "$work/limit")" -eq $((70 - left)) ] || fail "others than 429 refuse: $(sort "$work/limit" | uniq -c | tr '\n' ' ')"
+    [ "$served" -eq "$left" ] || fail "$of 70 requests were served, but $left were left: $(sort "$work/limit" | uniq -c | tr '\n' ' ')"
+    [ "$(grep -c '^429 ' "$work/limit")" -eq $((70 - left)) ] || fail "a refusal has another status than 429: $(sort "$work/limit" | uniq -c | tr '\n' ' ')"
     say "    $served served, $((70 - left)) refused, over two gateways"
 }
 
 # --- the test
 
-[ "$(id -u)" -eq 0 ] || fail 'this looks into containers from outside, which takes root'
+[ "$(id -u)" -eq 0 ] || fail "run as root: the test inspects the containers' network namespaces"
 for tool in curl python3 nsenter ip "$engine" "${composer[0]}"; do
-    command -v "$tool" >/dev/null || fail "there is no $tool; install it"
+    command -v "$tool" >/dev/null || fail "$tool is missing; install it"
 done
 
 step "Images: $engine, ${composer[*]}"
@@ -297,10 +295,10 @@ for program in "${names[@]}"; do
 done
 "$engine" build -q -t "tollhouse:$TOLLHOUSE_TAG" --target prebuilt -f Dockerfile "$work/programs" >/dev/null
 
-step 'A gateway before everything else: it waits for its secrets'
+step 'A gateway without secrets: it is restarted until they exist'
 compose up -d --no-deps gateway-1
 tried_again() { [ "$(look '{{.RestartCount}}' gateway-1)" -ge 1 ]; }
-within 30 'the gateway is started again' tried_again
+within 30 'the gateway is restarted' tried_again
 
 step 'Up: everything is healthy'
 compose up -d init "${services[@]}"
@@ -324,9 +322,9 @@ shares postgres roles.sql
 shares prometheus internal.pem
 
 step 'Networks: every pair of containers, every port'
-doors "${services[@]}" >"$work/doors"
-for door in 'redis .* 6379' 'postgres .* 5432' 'gateway-1 .* 9901' 'orders-service .* 7004' 'prometheus .* 9090'; do
-    grep -q "^$door\$" "$work/doors" || fail "nobody listens at $door: $(sort "$work/doors" | tr '\n' ';')"
+listening_ports "${services[@]}" >"$work/ports"
+for port in 'redis .* 6379' 'postgres .* 5432' 'gateway-1 .* 9901' 'orders-service .* 7004' 'prometheus .* 9090'; do
+    grep -q "^$port\$" "$work/ports" || fail "no listener at $port: $(sort "$work/ports" | tr '\n' ';')"
 done
 services_ports='(orders-service:(7001|7004|9902)|domains-service:(7002|7003|9903))'
 may_reach balancer 'gateway-[12]:(8080|8443|9901)' prometheus:9090
@@ -337,12 +335,12 @@ may_reach domains-service 'orders-service:(7001|7004|9902)' postgres:5432 promet
 may_reach prometheus 'gateway-[12]:(8080|8443|9901)' "$services_ports" 'balancer:(8080|8443|8404)'
 may_reach redis
 may_reach postgres
-# An upstream of an operator's own.
+# An upstream that the operator adds.
 upstream=$("$engine" run -d --label "com.docker.compose.project=$project" --name "$project-upstream" --network "${project}_upstreams" \
     --entrypoint sleep "$("$engine" inspect --format '{{.Config.Image}}' "$(container redis)")" 86400)
 upstream_pid=$("$engine" inspect --format '{{.State.Pid}}' "$upstream")
-reached=$(reached_from "$upstream_pid" <"$work/doors")
-[ -z "$reached" ] || fail "an upstream of one's own reaches $reached"
+reached=$(reached_from "$upstream_pid" <"$work/ports")
+[ -z "$reached" ] || fail "the added upstream reaches $reached"
 address=$(nsenter -t "$upstream_pid" -n ip -o -4 addr show scope global | awk '{ sub("/.*", "", $4); print $4 }')
 nsenter -t "$upstream_pid" -n python3 -m http.server --bind "$address" 9000 --directory "$work" >/dev/null 2>&1 &
 listening=$!
@@ -354,7 +352,7 @@ wait "$listening" 2>/dev/null || true
 
 step 'Demo: a request through TLS with a key'
 tollhouse ca >"$work/ca.pem"
-tollhouse demo --json >"$work/demo.json" || fail 'no demo'
+tollhouse demo --json >"$work/demo.json" || fail 'tollhouse demo failed'
 free=$(key_of demo-free) pro=$(key_of demo-pro) business=$(key_of demo-business)
 within 10 'both gateways know the key' answers
 expect 200 demo-pro "$orders" -H "Authorization: Bearer $pro"
@@ -363,20 +361,20 @@ expect 204 demo-pro "$orders/1" -X DELETE -H "Authorization: Bearer $pro"
 identity=$(identity_of demo-pro) quota="tollhouse:bucket:{$(identity_of demo-free)}"
 [ -n "$identity" ] || fail 'the control plane does not use PostgreSQL'
 [ "$(in_postgres orders "SELECT status FROM orders WHERE project = '$identity' AND id = 1")" = cancelled ] ||
-    fail 'the cancelled order is not cancelled in PostgreSQL'
+    fail 'PostgreSQL does not have the cancelled order'
 "$engine" exec -e PGPASSWORD=wrong "$(container postgres)" psql -X -h postgres -U orders -d orders -c 'SELECT 1' >/dev/null 2>&1 &&
-    fail 'PostgreSQL serves who does not know the password'
+    fail 'PostgreSQL accepts a wrong password'
 [ "$(curl --silent --output /dev/null --write-out '%{http_code} %{redirect_url}' --resolve "$(host_of demo-pro):$HTTP_PORT:127.0.0.1" \
-    "http://$(host_of demo-pro):$HTTP_PORT/a?b=c")" = "301 https://$(host_of demo-pro):$HTTPS_PORT/a?b=c" ] || fail 'plain HTTP does not lead to https'
+    "http://$(host_of demo-pro):$HTTP_PORT/a?b=c")" = "301 https://$(host_of demo-pro):$HTTPS_PORT/a?b=c" ] || fail 'plain HTTP does not redirect to https'
 for gateway in gateway-1 gateway-2; do
-    "$engine" logs "$(container "$gateway")" 2>&1 | grep -qF "\"client_ip\":\"$edge." && fail "to $gateway the balancer is the client"
+    "$engine" logs "$(container "$gateway")" 2>&1 | grep -qF "\"client_ip\":\"$edge." && fail "$gateway logs the balancer as the client"
 done
 
-step 'Quota: counted in Redis, by both gateways, as one'
+step 'Quota: both gateways count together in Redis'
 ask_twelve() { for _ in $(seq 12); do expect 200 demo-free "$orders" -H "Authorization: Bearer $free"; done; }
 day=$(today) before=$(used_today demo-free)
 ask_twelve
-# When the day ends meanwhile, what was asked is counted in two days: in the new one it must be right.
+# If the day ends meanwhile, the requests are in two days: check again in the new day.
 twelve_more() { [ "$(today)" != "$day" ] || used_is demo-free $((before + 12)); }
 within 15 '12 more are counted' twelve_more
 if [ "$(today)" != "$day" ]; then
@@ -384,32 +382,32 @@ if [ "$(today)" != "$day" ]; then
     ask_twelve
     within 15 '12 more are counted in a new day' used_is demo-free $((before + 12))
 fi
-[ -n "$(in_redis HGETALL "$quota")" ] || fail 'Redis knows no quota'
-[ "$("$engine" exec "$(container redis)" redis-cli ping 2>&1 | grep -c NOAUTH)" -eq 1 ] || fail 'Redis serves who does not sign in'
+[ -n "$(in_redis HGETALL "$quota")" ] || fail 'Redis has no bucket of the project'
+[ "$("$engine" exec "$(container redis)" redis-cli ping 2>&1 | grep -c NOAUTH)" -eq 1 ] || fail 'Redis accepts a client without password'
 for gateway in gateway-1 gateway-2; do [ "$(served "$gateway")" -gt 0 ] || fail "$gateway served nothing"; done
 within 150 '70 requests within one minute' limit_is_exact
 
-step 'Prometheus: five targets, the rules'
+step 'Prometheus: five targets and the alert rules'
 within 60 'all targets are up' targets_up
 rules=$(curl --silent "http://127.0.0.1:$PROMETHEUS_PORT/api/v1/rules" | grep -o '"type":"alerting"' | wc -l)
 [ "$rules" -gt 20 ] || fail "Prometheus has $rules alerts"
 
-step 'Scale: one gateway leaves and comes back; nobody notices'
+step 'Scale: a gateway stops and starts; no request fails'
 visitors_come
 compose stop gateway-2
-within 20 'the other serves' answers
+within 20 'the other gateway serves' answers
 start gateway-2
 within 60 'it is back' healthy gateway-2
 visitors_leave 0
 
-step 'Scale: a third gateway joins; nobody notices'
+step 'Scale: a third gateway starts; no request fails'
 visitors_come
 compose --profile more up -d --no-deps --scale gateway-more=1 gateway-more
 third_serves() { [ "$(served gateway-more)" -gt 0 ]; }
-within 60 'the third serves' third_serves
+within 60 'the third gateway serves' third_serves
 visitors_leave 0
 
-step 'Roll: both gateways are replaced, one after the other; nobody notices'
+step 'Roll: both gateways are replaced, one after the other; no request fails'
 visitors_come
 for gateway in gateway-1 gateway-2; do
     old=$(container "$gateway")
@@ -419,43 +417,43 @@ for gateway in gateway-1 gateway-2; do
 done
 visitors_leave 0
 
-step 'Kill: a gateway dies; it comes back by itself, and at most what it was doing is lost'
+step 'Kill: a killed gateway is restarted; at most its requests in progress fail'
 old=$(pid_of gateway-1)
 visitors_come
-within 30 'the visitors ask' visited 10
+within 30 '10 requests' visited 10
 kill -9 "$old"
 came_back() { local pid; pid=$(pid_of gateway-1) && [ "$pid" != "$old" ] && [ "$pid" != 0 ] && healthy gateway-1; }
 within 60 'it is back' came_back
 visitors_leave 2
 
-step 'Scale: the third gateway leaves; nobody notices'
+step 'Scale: the third gateway stops; no request fails'
 visitors_come
 compose --profile more stop gateway-more
 visitors_leave 0
 
-step 'Redis is lost and found: requests go on'
+step 'Redis stops and starts: requests are served'
 compose stop redis
-within 30 'the gateways count alone' counts_alone
+within 30 'the gateways count without Redis' counts_degraded
 expect 200 demo-pro "$orders" -H "Authorization: Bearer $pro"
 start redis
 within 60 'they count together again' counts_exactly
 
-step 'Redis starts anew: it knows what it counted'
+step 'Redis restarts: it keeps its counts'
 compose restart redis
-within 30 'Redis is well' healthy redis
-[ -n "$(in_redis HGETALL "$quota")" ] || fail 'Redis forgot the quota of a project that nobody asked for since'
+within 30 'Redis is healthy' healthy redis
+[ -n "$(in_redis HGETALL "$quota")" ] || fail 'Redis lost the bucket of a project without requests since its restart'
 
-step 'PostgreSQL is lost and found: orders answer 503, and recover by themselves'
+step 'PostgreSQL stops and starts: orders answer 503, then recover'
 compose stop postgres
 within 30 'orders are refused as unavailable' orders_status 503
 expect 401 demo-pro "$orders"
 [ "$(curl --silent --output /dev/null --write-out '%{http_code}' --resolve "$(host_of demo-pro):$HTTP_PORT:127.0.0.1" \
-    "http://$(host_of demo-pro):$HTTP_PORT/")" = 301 ] || fail 'without PostgreSQL nobody is led to https'
+    "http://$(host_of demo-pro):$HTTP_PORT/")" = 301 ] || fail 'without PostgreSQL plain HTTP does not redirect to https'
 start postgres
 within 60 'orders are listed again' orders_status 200
 expect 409 demo-pro "$orders/1" -X DELETE -H "Authorization: Bearer $pro"
 
-step 'Everything but the gateways is lost, and they start anew: requests are still judged'
+step 'Everything but the gateways stops, and they restart: they still authenticate requests'
 compose stop redis domains-service orders-service postgres
 for gateway in gateway-1 gateway-2; do
     compose restart "$gateway"
@@ -471,48 +469,48 @@ within 60 'they count together again' counts_exactly
 
 step 'Backup and restore of the databases, by the commands of docs/operator/backup.md'
 mkdir "$work/backups"
-# documented TEXT: the block of commands after the line that ends with this text, as they run here.
+# documented TEXT: prints the block of commands after the line that ends with this text, adapted to this test.
 documented() {
     awk -v text="$1" 'found && /^    /{ print; said = 1; next } said && !/^$/{ exit } index($0, text) && $0 ~ text "$" { found = 1 }' docs/operator/backup.md |
         sed -e "s|/backups/monday|$work/backups|g" -e "s|docker-compose|timeout 240 ${composer[*]} -p $project ${files[*]} --profile tools|g"
 }
-# by_the_book TEXT: runs it.
-by_the_book() {
+# run_documented TEXT: runs these commands.
+run_documented() {
     local script
     script=$(documented "$1")
     [ -n "$script" ] || fail "docs/operator/backup.md has no commands after: $1"
     bash -c "$script" >>"$work/compose.log" 2>&1 </dev/null || { tail -20 "$work/compose.log" >&2; fail "$script"; }
 }
-by_the_book 'In containers:'
+run_documented 'In containers:'
 expect 204 demo-pro "$orders/2" -X DELETE -H "Authorization: Bearer $pro"
-by_the_book 'and to restore:'
-[ "$(in_postgres orders_lost 'SELECT COUNT(*) FROM orders')" -gt 0 ] || fail 'what was there is not kept'
+run_documented 'and to restore:'
+[ "$(in_postgres orders_lost 'SELECT COUNT(*) FROM orders')" -gt 0 ] || fail 'the replaced database is not kept'
 within 60 'all are healthy' all_healthy
 within 30 'requests are served by both gateways' settled
 expect 204 demo-pro "$orders/2" -X DELETE -H "Authorization: Bearer $pro"
 expect 409 demo-pro "$orders/1" -X DELETE -H "Authorization: Bearer $pro"
 new=$(tollhouse key create demo-pro --json | field key)
 new_key_is_known() { [ "$(fetch demo-pro "$orders" -H "Authorization: Bearer $new")" = 200 ]; }
-within 30 'the gateways take new changes' new_key_is_known
+within 30 'the gateways apply new changes' new_key_is_known
 
 step 'Test world: a domain is attached with DNS and an authority'
 export DOMAINS_CONFIG=./config/dev/domains-service.toml NAMESERVERS=$DEV_DNS:8053
 compose --profile dev up -d --no-deps test-world pebble domains-service
 services+=(test-world pebble)
 shop=shop.customer.test
-within 60 'the control plane is well' healthy domains-service
+within 60 'the control plane is healthy' healthy domains-service
 root=/proc/$(pid_of test-world)/root/data/test-world/root.pem
-within 60 'the authority is there' test -s "$root"
-tollhouse domain add demo-pro "$shop" >"$work/added" || fail "the domain is not taken: $(cat "$work/added")"
+within 60 'the authority has its root certificate' test -s "$root"
+tollhouse domain add demo-pro "$shop" >"$work/added" || fail "cannot add the domain: $(cat "$work/added")"
 "$engine" exec "$(container test-world)" dev-world dns set "$shop" CNAME "$(tollhouse project show demo-pro --json | field cname_target)"
-tollhouse domain verify demo-pro "$shop" >"$work/verified" || fail "the domain is not verified: $(cat "$work/verified")"
+tollhouse domain verify demo-pro "$shop" >"$work/verified" || fail "cannot verify the domain: $(cat "$work/verified")"
 shop_status() {
     [ "$(curl --silent --output /dev/null --write-out '%{http_code}' --max-time 10 --cacert "$root" \
         --resolve "$shop:$HTTPS_PORT:127.0.0.1" -H "Authorization: Bearer $pro" "https://$shop:$HTTPS_PORT$orders")" = 200 ]
 }
 within 90 'the domain is served with a certificate of the authority' shop_status
 
-step 'Down and up again: data, keys and counts are there'
+step 'Down and up: data, keys and counts are kept'
 cp "$root" "$work/root.pem"
 root=$work/root.pem
 down_and_up() {
@@ -521,13 +519,13 @@ down_and_up() {
     [ -z "$(container gateway-1)" ] || fail 'a container is left'
     compose up -d init "${services[@]}"
     within 120 'all are healthy' all_healthy
-    tollhouse ca | cmp - "$work/ca.pem" || fail 'the authority is another'
+    tollhouse ca | cmp - "$work/ca.pem" || fail 'the certificate authority changed'
     within 30 'requests are served' answers
     expect 409 demo-pro "$orders/1" -X DELETE -H "Authorization: Bearer $pro"
     within 30 'the domain is served' shop_status
     within 30 'they count together' counts_exactly
 }
-# Counts begin anew with each day. When one ends meanwhile, all is done once more, in the new one.
+# Counts start at zero each day. If the day ends meanwhile, the test is repeated in the new day.
 for attempt in 1 2; do
     day=$(today) before=$(used_today demo-free)
     if [ "$before" -lt 12 ]; then

@@ -1,9 +1,10 @@
-"""What schemathesis needs to know of this machine: names below .localhost are this machine, as RFC 6761 has it.
+"""Hooks for schemathesis.
 
-Browsers and curl know that by themselves; the C library's resolver only with a plugin that not every system has.
+Names below .localhost resolve to this machine (RFC 6761). Browsers and curl do that themselves; the C library's resolver
+needs a plugin that some systems lack.
 
-And what the services say of whole numbers that are written as floats: above 2^50 they are refused, because a parser may
-take one for its neighbour (chassis/src/json.rs). To JSON Schema such a float is an integer, and no schema can tell.
+The services refuse whole numbers above 2^50 that are written as floats, because parsers may round them to another integer
+(chassis/src/json.rs). JSON Schema accepts such a float as an integer and cannot exclude it.
 """
 
 import socket

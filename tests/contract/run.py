@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Holds the running platform to its interface descriptions, through the gateway, over TLS: the committed documents are
-linted, a walk sees every operation's answers (walk.py), then schemathesis sends what they allow and forbid.
+"""Checks the running platform against its interface descriptions, through the gateway, over TLS: lints the committed
+documents, calls every operation (operations.py), then sends the valid and invalid requests of schemathesis.
 
-Usage: VENV/bin/python tests/contract/run.py [seconds per document]. VENV has what requirements.txt names; the program
-is target/debug/tollhouse, or what TOLLHOUSE names.
+Usage: VENV/bin/python tests/contract/run.py [seconds per document]. VENV has the packages of requirements.txt.
+The program is $TOLLHOUSE, by default target/debug/tollhouse.
 """
 
 import json
@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import walk
+import operations
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCUMENTS = ROOT / "docs" / "reference" / "openapi"
@@ -22,9 +22,9 @@ PROJECT = "demo-business"
 SEED = "20260615"
 START_SECONDS_MAX = 60
 
-# Of the control plane: a run that removes or rotates the key it uses refuses itself. What a hostname, a redirect or a
-# moment in the future is cannot be said in a schema, and the gateway knows its paths as one tree, so only its answers
-# are held to the description: no fault of ours, no status, header or body that is not in it.
+# For the control plane: the run must not revoke or rotate its own key. A schema cannot describe hostnames, redirects or
+# future times, and the gateway routes all its paths as one tree, so only the responses are checked: no server error, and
+# no status, header or body that the description lacks.
 ANSWERS = "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,"
 ANSWERS += "response_schema_conformance"
 CONTROL_PLANE = ["--checks", ANSWERS, "--exclude-operation-id", "revokeKey", "--exclude-operation-id", "rotateKey"]
@@ -36,7 +36,7 @@ def main(tools: Path, seconds: str) -> int:
     failed = []
     for document in sorted(DOCUMENTS.glob("*.json")):
         if subprocess.run([tools / "openapi-spec-validator", document], check=False).returncode:
-            failed.append(f"{document.name} is no valid description")
+            failed.append(f"{document.name} is not a valid description")
     with tempfile.TemporaryDirectory() as directory:
         platform = subprocess.Popen(
             [program, "up", "--json", "--http-port", "0", "--https-port", "0", "--admin-port", "0", "--data-dir", directory],
@@ -68,9 +68,9 @@ def explore(tools: Path, seconds: str, program: str, directory: Path) -> list[st
     settings = directory / "schemathesis.toml"
     settings.write_text(f'hooks = "{ROOT / "tests" / "contract" / "hooks.py"}"\n[parameters]\nproject = "{PROJECT}"\n')
     host, ca = f"https://{project['host']}:{port}", demo["ca_certificate"]
-    failed = walk.orders(DOCUMENTS, host, ca, key, project["orders"])
+    failed = operations.orders(DOCUMENTS, host, ca, key, project["orders"])
     for name, base, more in [
-        # Between the two, so that their attempts without a key do not meet in one minute of the gateway's limit.
+        # Between the two documents, so that their requests without a key do not reach the gateway's limit of one minute.
         ("orders-v1.json", f"{host}/v1", EVERYTHING),
         ("domains-v1.json", f"https://{api}:{port}/v1", CONTROL_PLANE),
         ("orders-v2.json", f"{host}/v2", EVERYTHING),

@@ -58,7 +58,8 @@ async fn a_restored_platform_has_the_backups_state_and_gateways_accept_it() {
     platform.up();
 
     let client = platform.client();
-    until("the gateway has taken what is older", async || !platform.command(&["explain", late]).status.success()).await;
+    until("the gateway has applied the older state", async || !platform.command(&["explain", late]).status.success())
+        .await;
     assert_eq!(shop.cancel(&platform, &client, shop.pending[0]).await.unwrap().status(), 204, "it is pending again");
     assert!(!keys.is_empty() && in_domains(&platform, "SELECT number, sealed FROM gateway_keys") != keys);
     // New changes reach the gateway.
@@ -160,7 +161,7 @@ async fn withdrawals_since_the_backup_are_repeated_or_listed() {
     })
     .await;
 
-    // A backup can also bring back what was removed by mistake.
+    // A backup can also restore things that were removed by mistake.
     platform.stop();
     let restored = platform.json(&["restore", place, "--bring-back"]);
     assert_eq!(restored["report"]["outcome"], "back", "{restored:#}");
@@ -215,7 +216,7 @@ fn an_older_backup_is_restored_only_with_a_flag() {
     sign(&platform, &tuesday, &json!({ "made_at": made_at - 3_600 }));
     refused(&restore(&[]), "tuesday");
     std::fs::write(tuesday.join("backup.json"), json!({ "made_at": made_at }).to_string()).unwrap();
-    assert!(restore(&[]).status.success(), "what is not signed is no newer backup");
+    assert!(restore(&[]).status.success(), "an unsigned backup does not count as a newer one");
     sign(&platform, &tuesday, &json!({ "made_at": made_at }));
     assert!(restore(&["--older"]).status.success());
 }
@@ -231,7 +232,7 @@ fn after_an_interrupted_restore_no_process_starts_until_it_is_repeated() {
     // The marker file of the second database cannot be written.
     let in_the_way = platform.path("orders/orders.sqlite.restoring");
     std::fs::create_dir(&in_the_way).unwrap();
-    refused(&platform.command(&["restore", place]), "restored by half");
+    refused(&platform.command(&["restore", place]), "the restore is incomplete");
     refused(&platform.command(&["up", "--http-port", "0", "--https-port", "0", "--admin-port", "0"]), "restore` again");
     std::fs::remove_dir(&in_the_way).unwrap();
     refused(&platform.command(&["up", "--http-port", "0", "--https-port", "0", "--admin-port", "0"]), "restore` again");

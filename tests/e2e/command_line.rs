@@ -116,8 +116,8 @@ async fn the_api_description_needs_no_key_and_a_bad_key_is_explained(platform: &
     flipped.push(last);
     for (value, words) in [
         (shop.key.clone(), "Authorization: Bearer"),
-        (format!("Bearer {cut}"), "cut short"),
-        (format!("Bearer {flipped}"), "a letter is wrong"),
+        (format!("Bearer {cut}"), "Incomplete"),
+        (format!("Bearer {flipped}"), "mistyped"),
     ] {
         let request = shop.bare(platform, &client, reqwest::Method::GET, "/v1/store/orders");
         let answer = request.header("authorization", value).send().await.unwrap();

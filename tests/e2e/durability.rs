@@ -9,7 +9,7 @@ use crate::world::{Platform, order_file, until};
 
 /// Number of kills of the platform. The tests of the service kill it more often; `./check full`
 /// (`TOLLHOUSE_FULL`) and `bench/run orders-kill` (`KILLS`) set larger numbers here.
-#[expect(clippy::disallowed_methods, reason = "the length of a run is no setting of the product")]
+#[expect(clippy::disallowed_methods, reason = "the length of a test run is not a setting of the product")]
 fn kills() -> usize {
     let usual = if std::env::var_os("TOLLHOUSE_FULL").is_some_and(|full| full == "1") { 50 } else { 5 };
     std::env::var("KILLS").map_or(usual, |text| text.parse().expect("a whole number"))
@@ -134,7 +134,7 @@ async fn a_second_start_has_the_keys_counts_and_domains_of_the_first() {
         let after = ask(&platform, &client).await;
         assert_eq!(after.status(), 200);
         if today() == day {
-            assert_eq!(day_left(&after), before - 1, "the day goes on where it was");
+            assert_eq!(day_left(&after), before - 1, "the day keeps its count");
             break;
         }
         assert!(attempt < 2, "two starts, and each straddled a day");

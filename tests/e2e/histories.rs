@@ -83,7 +83,7 @@ async fn withdrawals_stay_in_force_with_an_old_database_file_until_an_operator_a
     assert!(trouble.contains("serves its previous replica"), "{trouble}");
     assert_eq!(answers(&platform, &shop, &other).await, WITHDRAWN);
     // New changes get the numbers of the lost ones.
-    until("the numbers are given out again", async || {
+    until("the numbers are assigned again", async || {
         platform.json(&["key", "create", &shop.id, "--label", "another"]);
         let status = platform.json(&["status"]);
         status["control"]["revision"].as_u64().unwrap() > status["edge"]["revision"].as_u64().unwrap()
@@ -161,7 +161,7 @@ async fn withdrawals_stay_in_force_with_an_old_database_server_until_an_operator
             break;
         }
     }
-    // Asked once more, from what its disk says.
+    // Asked again, after a restart from its disk.
     deployment.restart_gateway(0).await;
     until("the gateway refuses the database still", async || refuses(&deployment).await).await;
     assert_eq!(answers_of(&deployment, &key).await, [401, 0]);

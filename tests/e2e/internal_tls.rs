@@ -269,7 +269,7 @@ async fn certificates_are_replaced_while_processes_run(places: Places<'_>, liste
             for kind in ["key", "pem"] {
                 std::fs::copy(wrong.with_extension(kind), directory.join(format!("tls/{name}.{kind}"))).unwrap();
             }
-            until(&format!("the status says what is wrong with the pair of {name}"), async || {
+            until(&format!("the status shows the fault of {name}'s pair"), async || {
                 let status: Value = serde_json::from_slice(&command(directory, &["status", "--json"]).stdout).unwrap();
                 let trouble = status["trouble"].as_array().unwrap();
                 let file = format!("{name}.pem");
@@ -313,7 +313,7 @@ async fn what_a_revoked_gateway_changed_is_listed(
         assert!(text.contains(words), "{words:?} is not in {text}");
     }
     assert_eq!(must(directory, &["node", "changes", "gateway-1", "--since", "1h"]).as_array().unwrap().len(), 1);
-    assert_eq!(make(edge).await, 503, "what it signs is refused, and its clients are told that they are not to blame");
+    assert_eq!(make(edge).await, 503, "its signatures are refused, and the platform is to blame, not the client");
     assert_eq!(make(&other).await, 201);
     end.begin();
     other.stopped().await.unwrap();

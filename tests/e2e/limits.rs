@@ -66,7 +66,7 @@ async fn of_a_thousand_requests_for_the_last_unit_exactly_one_passes(platform: &
     }
     assert_eq!(passed, 1);
     let usage = platform.json(&["quota", "show", &project.id]);
-    assert_eq!(usage["day"]["remaining"], 1_000 - 60, "what the minute refused costs nothing of the day");
+    assert_eq!(usage["day"]["remaining"], 1_000 - 60, "requests refused by the minute do not count in the day");
     assert_eq!(usage["nodes"][0]["gateway"], "gateway", "by its name in `tollhouse node list`: {usage}");
 }
 

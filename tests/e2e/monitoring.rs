@@ -63,7 +63,7 @@ async fn every_scrape_is_valid_bounded_and_has_the_documented_metrics() {
         let typed = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
         names.extend(typed.map(str::to_owned));
     }
-    // A dashboard and the alerts speak of documented metrics alone, by another test.
+    // Another test checks that dashboards and alerts use only documented metrics.
     // One series for each process that is waited for and each row that cannot be read, so none while all is well.
     let only_in_trouble = ["domains_withdrawal_awaited_timestamp_seconds", "domains_unreadable_row"];
     // A platform in one process has no listeners with TLS between processes.

@@ -116,7 +116,7 @@ fn check_config_compares_what_runs_with_what_a_file_says(platform: &Platform) {
     std::fs::write(&file, "threads = 3\n[quota]\nbans = \"off\"\n[drain]\nlame_duck = \"0s\"\n").unwrap();
     let found = platform.json(&["check-config", "--running", file.to_str().unwrap()]);
     let of = |setting: &str| found.as_array().unwrap().iter().find(|row| row["setting"] == setting);
-    assert_eq!(of("quota.bans").unwrap()["running"], "on", "as the shipped file says");
+    assert_eq!(of("quota.bans").unwrap()["running"], "on", "as in the shipped file");
     assert_eq!(of("threads").unwrap()["file"], "3");
     assert!(of("drain.lame_duck").is_none(), "both say the same");
     // A given default and a missing setting are equal.
@@ -149,12 +149,12 @@ async fn a_drained_gateway_is_not_ready_serves_on_and_comes_back(platform: &Plat
     }
     assert!(platform.admin("/readyz").await.contains("\"ready\":true"));
     let output = platform.command(&["drain", "gw-missing"]);
-    assert!(String::from_utf8_lossy(&output.stderr).contains(&name), "it says which there are");
+    assert!(String::from_utf8_lossy(&output.stderr).contains(&name), "it lists the gateways");
     let shown = String::from_utf8(platform.command(&["status"]).stdout).unwrap();
     assert!(shown.lines().any(|line| line.starts_with(&format!("{gateway}  ")) && line.contains(process)), "{shown}");
 }
 
-/// The commands that docs/operator/on-call.md gives for the five questions, run as they stand there.
+/// The commands that docs/operator/on-call.md gives for the five questions, run unchanged.
 async fn the_five_questions_are_answered_by_the_documented_commands(platform: &Platform) {
     traffic(platform, &platform.client()).await;
     let page = include_str!("../../docs/operator/on-call.md");

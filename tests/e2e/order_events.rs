@@ -39,8 +39,8 @@ fn genuine(inbox: &Inbox, secret: &SigningSecret, kind: &str) -> Vec<i64> {
         let at = UnixSeconds(header("webhook-timestamp").parse().unwrap());
         header("webhook-signature") == secret.sign(header("webhook-id"), at, body.as_bytes())
     });
-    let told = signed.map(|(_, body)| serde_json::from_str::<Value>(body).unwrap());
-    told.filter(|event| event["type"] == kind).map(|event| event["data"]["order"]["id"].as_i64().unwrap()).collect()
+    let sent = signed.map(|(_, body)| serde_json::from_str::<Value>(body).unwrap());
+    sent.filter(|event| event["type"] == kind).map(|event| event["data"]["order"]["id"].as_i64().unwrap()).collect()
 }
 
 // promise: orders.23
@@ -62,7 +62,7 @@ async fn events_of_orders_are_delivered_also_after_a_kill() {
     assert_eq!(shop.cancel(&platform, &client, *cancelled).await.unwrap().status(), 204);
     let ship = format!("/v2/store/orders/{shipped}/ship");
     assert_eq!(shop.request(&platform, &client, Method::POST, &ship).send().await.unwrap().status(), 200);
-    until("all three are told", async || inbox.lock().len() >= 3).await;
+    until("all three are delivered", async || inbox.lock().len() >= 3).await;
     assert_eq!(genuine(&inbox, &secret, "order.created"), [placed]);
     assert_eq!(genuine(&inbox, &secret, "order.cancelled"), [*cancelled]);
     assert_eq!(genuine(&inbox, &secret, "order.shipped"), [*shipped]);
@@ -76,11 +76,11 @@ async fn events_of_orders_are_delivered_also_after_a_kill() {
     platform.up();
     let mut expected = vec![*cancelled];
     expected.extend(last);
-    until("those before the kill are told", async || {
-        let mut told = genuine(&inbox, &secret, "order.cancelled");
-        told.sort_unstable();
-        told.dedup(); // at least once: the kill may have come between a delivery and its note
-        told == expected
+    until("those before the kill are delivered", async || {
+        let mut sent = genuine(&inbox, &secret, "order.cancelled");
+        sent.sort_unstable();
+        sent.dedup(); // at least once: the kill may have come between a delivery and its record
+        sent == expected
     })
     .await;
 }

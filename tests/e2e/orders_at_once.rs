@@ -119,7 +119,7 @@ async fn staging_and_production_are_the_same_programs_and_refuse_each_others_key
         let cancel = deployment.request(&client, 0, Method::DELETE, "shop", "/v1/store/orders/0").bearer_auth(other);
         assert_eq!(cancel.send().await.unwrap().status(), 401);
     }
-    // Staging made from production's data: the key is known there, and refused for what it is.
+    // Staging with a copy of production's data: the key is known there, and refused as a live key.
     let copy = Deployment::copy(production, "test").await;
     let client = copy.client();
     let list = |key: &str| copy.request(&client, 0, Method::GET, "shop", "/v1/store/orders").bearer_auth(key).send();

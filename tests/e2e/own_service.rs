@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 
 use crate::world::{Platform, error, until};
 
-/// A service that answers with what it received, and echoes WebSocket messages.
+/// A service that echoes requests and WebSocket messages.
 async fn echo() -> String {
     let seen = |method: Method, headers: HeaderMap, body: String| async move {
         let headers: serde_json::Map<String, Value> =

@@ -22,7 +22,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
 /// A command, and the status in the comment above it.
 type Promise = (String, Option<String>);
 
-/// The lines of a page that are set as code, joined where they go on.
+/// The lines of code of a page; continued lines are joined.
 fn commands(page: &str) -> Vec<Promise> {
     let (mut found, mut begun, mut status) = (Vec::new(), String::new(), None);
     let outside_of_fences = page.split("\n```").step_by(2);

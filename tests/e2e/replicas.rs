@@ -22,7 +22,7 @@ async fn three_replicas_of_everything_are_one_platform() {
     for gateway in 0..REPLICAS {
         let request = deployment.request(&client, gateway, Method::GET, "shop", "/v1/store/orders");
         let listed: Vec<Value> = request.bearer_auth(&key).send().await.unwrap().json().await.unwrap();
-        assert_eq!(listed.len(), 2, "what the first took in, all show");
+        assert_eq!(listed.len(), 2, "all replicas list what one imported");
     }
     let mut racers = JoinSet::new();
     for number in 0..60 {

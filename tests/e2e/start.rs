@@ -99,7 +99,7 @@ async fn a_start_without_demo_json_succeeds_and_keeps_the_demo() {
         let path = platform.path("kept.jsonl");
         let export = command(&platform.path(""), &["orders", "export", path.to_str().unwrap(), "--project", &shop.id]);
         assert!(export.status.success(), "{}", String::from_utf8_lossy(&export.stderr));
-        assert_eq!(std::fs::read_to_string(path).unwrap().lines().count(), orders, "what was there is still there");
+        assert_eq!(std::fs::read_to_string(path).unwrap().lines().count(), orders, "existing orders are kept");
         stop(process);
         std::fs::write(&file, serde_json::to_vec(&platform.demo).unwrap()).unwrap();
         platform.up();

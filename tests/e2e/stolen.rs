@@ -46,7 +46,7 @@ impl Stream {
 
     async fn keyring(&mut self, sealing: &SealingKey) -> Keyring {
         loop {
-            if let Frame::Keyring { sealed } = self.next().await.expect("the stream goes on") {
+            if let Frame::Keyring { sealed } = self.next().await.expect("the stream continues") {
                 return serde_json::from_slice(&sealing.open(&sealed, KEYRING_PLACE).unwrap()).unwrap();
             }
         }
@@ -112,7 +112,7 @@ impl Scene {
         let keyring = stream.keyring(&self.sealing).await;
         let mut certificates = self.follow(&gateway).await;
         let certificate = loop {
-            match certificates.next().await.expect("the stream goes on") {
+            match certificates.next().await.expect("the stream continues") {
                 Frame::Entity(Entity::Certificate(found)) => break found,
                 Frame::Change(change) => {
                     if let contract::feed::Effect::Put(Entity::Certificate(found)) = change.effect {
@@ -295,7 +295,7 @@ async fn a_stolen_gateway_has_exactly_the_abilities_in_the_security_policy() {
     assert_eq!(revoked.status(), 200);
     // The stream is read to its end; services and the other gateway learn of the revocation within two seconds.
     while stolen.stream.next().await.is_some() {}
-    until("services refuse what the gateway signs", async || {
+    until("services refuse the gateway's signatures", async || {
         !scene.works(Try::SignToOrders, &mut stolen, &credential).await
             && !scene.works(Try::TicketKeysOfAnotherGateway, &mut stolen, &credential).await
     })

@@ -124,7 +124,7 @@ async fn one_request_is_one_trace_through_gateway_and_service() {
     let answer = named("gateway", "edge api");
     let question = named("gateway", "upstream");
     let service = named("orders-service", "GET /v1/store/orders");
-    assert_eq!(answer.parent, "", "the gateway begins the trace, whatever the client claims");
+    assert_eq!(answer.parent, "", "the gateway begins the trace and ignores the client's");
     assert_eq!((&question.parent, &service.parent), (&answer.id, &question.id));
     assert_eq!(answer.attributes["tollhouse.project"], "demo-pro");
     assert_eq!(answer.attributes["http.response.status_code"], "200");

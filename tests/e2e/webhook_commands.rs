@@ -50,7 +50,7 @@ async fn a_webhook_is_added_told_repeated_and_removed(platform: &Platform) {
     assert_eq!(command(&["list", &shop]), json!([]));
 }
 
-/// Attempts at the only delivery, read from the file while no process has it open.
+/// Attempts of the only delivery, read from the file while no process uses it.
 fn attempts(platform: &Platform) -> i64 {
     let file = platform.path("domains/domains.sqlite");
     let output = Command::new("sqlite3").arg(file).arg("SELECT attempts FROM webhook_deliveries").output();

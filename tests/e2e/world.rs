@@ -253,7 +253,7 @@ pub(crate) async fn until_checked_each(pause: Duration, what: &str, mut holds: i
     let started = Instant::now();
     let mut pause = tokio::time::interval(pause);
     while !holds().await {
-        assert!(started.elapsed() < PATIENCE, "waited in vain until {what}");
+        assert!(started.elapsed() < PATIENCE, "timed out waiting until {what}");
         pause.tick().await;
     }
 }

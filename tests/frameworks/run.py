@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Applications of common frameworks behind `tollhouse up` at a port that is not 443, as somebody who follows the README has
-them: a form with protection against forgery, a session, an upload, a redirect, an absolute URL, a WebSocket.
+"""Runs applications of common frameworks behind `tollhouse up` at a port other than 443, as the README starts them:
+a form with protection against forgery, a session, an upload, a redirect, an absolute URL, a WebSocket.
 
-Usage: VENV/bin/python tests/frameworks/run.py NODE_MODULES. VENV has what requirements.txt names, NODE_MODULES what
-package-lock.json does; the program is target/debug/tollhouse, or what TOLLHOUSE names.
+Usage: VENV/bin/python tests/frameworks/run.py NODE_MODULES. VENV has the packages of requirements.txt, NODE_MODULES those of
+package-lock.json. The program is $TOLLHOUSE, by default target/debug/tollhouse.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ resolve = socket.getaddrinfo
 
 def main(node_modules: str) -> int:
     program = os.environ.get("TOLLHOUSE", str(ROOT / "target" / "debug" / "tollhouse"))
-    # Names below .localhost are this machine, whatever its resolver knows of them.
+    # Names below .localhost are this machine, also if its resolver does not know them.
     socket.getaddrinfo = lambda host, *rest, **more: resolve(
         "127.0.0.1" if str(host).endswith(".localhost") else host, *rest, **more
     )
@@ -81,7 +81,7 @@ def start(name: str, node_modules: str, processes: list) -> int:
 
 
 def free_port() -> int:
-    """Below those that the kernel gives to whoever asks for any, so that nobody gets it in the meantime."""
+    """A port below the range from which the kernel assigns ports, so that no other program gets it meanwhile."""
     while True:
         port = random.randrange(20_000, 30_000)
         try:
@@ -103,7 +103,7 @@ def wait(attempt, error, words: str):
 
 
 def visit(name: str, place: str, ca: str) -> list[str]:
-    """What does not work; the place is the host and its port."""
+    """Returns the failures of an application; `place` is its host and port."""
     base, failed = f"https://{place}", []
 
     def expect(what: str, seen, wanted):
@@ -112,12 +112,12 @@ def visit(name: str, place: str, ca: str) -> list[str]:
 
     def browser() -> requests.Session:
         session = requests.Session()
-        # No proxy and no other authority that the environment may name.
+        # Ignores proxies and CA certificates of the environment.
         session.trust_env, session.verify = False, ca
         return session
 
     visitor = browser()
-    # A browser says where its form comes from.
+    # Browsers send the origin of a form.
     visitor.headers.update({"Origin": base, "Referer": f"{base}/sign-in/"})
     form = wait(lambda: visitor.get(f"{base}/sign-in/"), requests.ConnectionError, f"{name} is not published")
     token = re.search(r'value="([^"]+)"', form.text)[1]

@@ -1,4 +1,4 @@
-"""Django as its documentation has it behind a proxy: CsrfViewMiddleware, signed cookies for sessions, APPEND_SLASH."""
+"""Django, configured as its documentation says for a proxy: CsrfViewMiddleware, signed cookies for sessions, APPEND_SLASH."""
 
 import hashlib
 import os

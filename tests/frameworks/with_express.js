@@ -1,4 +1,4 @@
-// Express with `trust proxy`, as its documentation has it behind a proxy, and WebSockets beside it.
+// Express with `trust proxy`, configured as its documentation says for a proxy, and WebSockets beside it.
 "use strict";
 
 const crypto = require("node:crypto");

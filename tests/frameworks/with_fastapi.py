@@ -1,4 +1,4 @@
-"""FastAPI under uvicorn, which takes X-Forwarded-Proto from 127.0.0.1 as it comes."""
+"""FastAPI under uvicorn, which trusts X-Forwarded-Proto from 127.0.0.1."""
 
 import hashlib
 import secrets

@@ -1,4 +1,4 @@
-"""Flask with ProxyFix as its documentation has it, over werkzeug's own server."""
+"""Flask with ProxyFix, configured as its documentation says, on werkzeug's server."""
 
 import hashlib
 import os

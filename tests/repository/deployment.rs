@@ -41,7 +41,7 @@ fn every_process_accepts_its_settings_of_the_deployment() {
             let (name, value) = match (secret, known) {
                 (true, _) => (name.trim_end_matches("_FILE").to_owned(), shipped::SECRET.to_owned()),
                 (_, Some((variable, default))) => {
-                    // This machine's network stands in for the networks of containers.
+                    // This machine's network replaces the networks of containers.
                     let here = if variable.ends_with("_SUBNET") { "127.0.0.0/8" } else { default.as_str() };
                     (name, value.replace(&format!("${{{variable}:-{default}}}"), here))
                 }
@@ -66,14 +66,14 @@ fn every_process_accepts_its_settings_of_the_deployment() {
             };
             environment.insert(name, value);
         }
-        assert!(environment.len() >= least, "{process} is told only {environment:?}");
+        assert!(environment.len() >= least, "{process} gets only {environment:?}");
         let environment: Vec<_> = environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let mut files = vec![format!("config/{process}.toml")];
         if process == "domains-service" {
             files.push("config/dev/domains-service.toml".to_owned());
         }
         for file in files {
-            // The test world's CA certificate is created at its start; any file stands in.
+            // The test world's CA certificate is created at its start; any file will do.
             let text = tree::read(&file).replace("/data/test-world/pebble-ca.pem", plans.to_str().unwrap());
             // The sample files name secret files of other deployments; the given value overrides them.
             if let Err(problems) = shipped::read(process, &file, &text, &environment) {

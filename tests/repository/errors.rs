@@ -17,7 +17,7 @@ fn catalogues() -> impl Iterator<Item = CodeEntry> {
     Rejection::entries().chain(orders_service::catalogue()).chain(domains_service::catalogue())
 }
 
-/// What a code means to a client: a code of two processes has one meaning, one status and one party.
+/// A code's meaning to a client: a code of two processes has one meaning, one status and one party.
 fn meanings() -> BTreeSet<(String, String, String)> {
     catalogues().map(|entry| (entry.code.to_owned(), entry.status.to_string(), entry.blame.to_string())).collect()
 }
@@ -61,7 +61,7 @@ fn every_code_has_its_heading_and_every_heading_its_code() {
     );
 }
 
-/// The page, as the catalogue has it.
+/// The page generated from the catalogue.
 fn table() -> String {
     let mut text = "# Problems of a domain\n\nGenerated from the catalogue in the sources. Each problem carries its own fix.\n\n\
                     In `problems` of a domain. `you` is the owner of the domain, `us` the operator of the platform, `ca` the certificate authority. An `error`\n\
@@ -80,6 +80,6 @@ fn the_table_of_domain_problems_is_that_of_the_catalogue() {
     if tree::read(TABLE) != table {
         let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join("domain-problems.md");
         std::fs::write(&made, table).unwrap();
-        panic!("{TABLE} is not what the catalogue says: cp {} {TABLE}", made.display());
+        panic!("{TABLE} differs from the catalogue: cp {} {TABLE}", made.display());
     }
 }

@@ -149,7 +149,7 @@ fn the_groups_of_the_table_are_those_of_check() {
     let crates = check.lines().find_map(|line| line.strip_prefix("crates=(")?.strip_suffix(')')).unwrap();
     let mut known: BTreeSet<_> = crates.split(' ').collect();
     for name in &known {
-        assert!(tree::root().join(name).join("Cargo.toml").exists(), "{name} is no crate");
+        assert!(tree::root().join(name).join("Cargo.toml").exists(), "{name} is not a crate");
     }
     known.extend(["build", "check", "full"]);
     let table = table();
@@ -171,7 +171,7 @@ fn steps(cargo: &str, names: &[&str]) -> Output {
 fn a_failed_step_is_named_and_the_other_steps_run() {
     let unreachable = "case \"$*\" in *fetch*) echo 'no network' >&2; exit 1;; esac";
     let vulnerable = "case \"$*\" in *advisories*) echo 'RUSTSEC-0000-0000' >&2; exit 4;; esac";
-    for (cargo, says, never_says) in [(unreachable, "NOT FETCHED", "FOUND"), (vulnerable, "FOUND", "NOT FETCHED")] {
+    for (cargo, says, never_says) in [(unreachable, "fetch", "update them"), (vulnerable, "update them", "fetch")] {
         let output = steps(cargo, &["advisories", "documentation", "format"]);
         let (text, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
         assert!(errors.contains(says) && !errors.contains(never_says), "{errors}");
@@ -196,7 +196,7 @@ fn a_step_that_exits_does_not_end_the_other_steps() {
 fn an_unknown_step_is_an_error() {
     let output = steps("exit 0", &["lint"]);
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("FAILED: lint (there is no such step)"), "{text}");
+    assert!(text.contains("FAILED: lint (unknown step)"), "{text}");
     assert_eq!(output.status.code(), Some(1));
 }
 

@@ -1,5 +1,5 @@
-//! An operation that the dashboard or the command line calls is there to be used: a form has its route, a route its form,
-//! and what pages change a command changes as well.
+//! An operation that the dashboard or the command line calls is there to be used: a form has its route, a route its
+//! form, and what pages change a command changes as well.
 
 use std::collections::BTreeSet;
 
@@ -62,5 +62,20 @@ fn every_operation_that_changes_something_has_its_command() {
         let (method, _) = domains_service::at_operators(*operation, &[]).unwrap();
         let needed = if method.as_str() == "GET" { &callers } else { &commands };
         assert!(needed.contains(&name), "nothing calls {name}");
+    }
+}
+
+#[test]
+fn every_operation_that_keys_have_is_called_and_its_changes_have_a_page() {
+    let pages = joined("dashboard/src/", ".rs");
+    let at = |operation: &Operation| domains_service::at_operators(*operation, &[]).unwrap();
+    // For programs alone: the description, and what CAA records may say.
+    let alone = ["/openapi.json", "/v1/openapi.json", "/reference", "/v1/acme-account"];
+    for (method, path, _) in domains_service::operations().filter(|(_, path, _)| !alone.contains(path)) {
+        let place = path.replacen("/v1/", "/internal/", 1);
+        let named = Operation::ALL.iter().find(|one| at(one).0.as_str() == method && at(one).1 == place);
+        let named = named.unwrap_or_else(|| panic!("{method} {path} has no word in domains-api/src/operation.rs"));
+        let name = format!("Operation::{named:?}");
+        assert!(method == "GET" || pages.contains(&name), "no page calls {name}");
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A value in a sample is the default. Where a platform needs another value, the comment of the line names the default
 //! ("Default: …"), or says "Required" or "Default: none" if there is none. A default of a member of a table or list in
-//! the line is written "`name`, by default VALUE". The comment of a number or a time contains its range. The comment of a
-//! line is the block above it and the text behind it.
+//! the line is written "`name`, by default VALUE". The comment of a number or a time contains its range. The comment of
+//! a line is the block above it and the text behind it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -189,7 +189,7 @@ fn differing_defaults(process: &str, complete: &str, lines: &[Line]) -> Vec<Stri
             stated => !is_own || !line.is_live || is_member || stated.is_some() || line.comment.contains("Required"),
         }
     };
-    // What every upstream needs is explained once; a default belongs to one upstream.
+    // Settings of every upstream are explained once; a default belongs to one upstream.
     let differs = |path: &&str| {
         let (exact, setting) = (without_indexes(path), general(path));
         let has_default = effective.known().get(*path).is_some_and(|facts| facts.has_default);
@@ -253,7 +253,7 @@ fn every_kind_of_difference_is_found() {
 const OTHER_DEFAULTS: &[&str] =
     &["unless it is the default port", "`default` removes it", "each setting with its default"];
 
-/// `` `setting`, by default VALUE `` in a page, also with an option of `tollhouse up`. NAME stands for an upstream's name.
+/// `` `setting`, by default VALUE `` in a page, also with an option of `tollhouse up`. NAME is an upstream's name.
 /// In a row of a table about a process, the setting is that process's.
 #[test]
 fn defaults_in_the_documentation_are_those_of_the_programs() {

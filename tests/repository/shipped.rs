@@ -7,7 +7,7 @@ use contract::key::Scope;
 
 use crate::tree;
 
-/// Stands in for the secret files, which the repository does not contain.
+/// Replaces the secret files, which the repository does not contain.
 pub(crate) const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 /// Reads a file's text as the process `name` does.
@@ -86,7 +86,7 @@ fn the_shipped_routes_of_the_orders_are_the_operations_and_no_callbacks() {
         "/reference",
     ];
     for (path, _) in &routes {
-        assert!(known.iter().any(|known| path.starts_with(known)), "{path} is no operation on orders");
+        assert!(known.iter().any(|known| path.starts_with(known)), "{path} is not an operation on orders");
     }
 }
 

@@ -1,5 +1,5 @@
-//! The command line: its commands, one file per noun with its arguments and help. Each sends requests to the running platform
-//! and prints the responses.
+//! The command line: its commands, one file per noun with its arguments and help. Each sends requests to the running
+//! platform and prints the responses.
 
 mod backup;
 mod ban;
@@ -130,7 +130,7 @@ pub enum Command {
     DashboardLink,
     /// Show the most frequent projects, hosts, keys or codes of the last minutes, with errors.
     Top(top::Top),
-    /// List recent changes, newest first: starts, quota mode, control plane lost and found, settings, published
+    /// List recent changes, newest first: starts, quota mode, control plane outages, settings, published
     /// changes.
     Changes {
         /// Maximum number of changes.

@@ -232,7 +232,7 @@ impl Directory {
         let path = self.path("run.json");
         let text = self.read("run.json")?.with_context(|| {
             format!(
-                "no platform runs on {} (start it with `tollhouse up`, or name its directory with --data-dir)",
+                "no platform runs on {} (start it with `tollhouse up`, or give its directory with --data-dir)",
                 self.0.display()
             )
         })?;

@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            complain(json, "failed", &format!("the runtime cannot be started: {error}"));
+            complain(json, "failed", &format!("cannot start the runtime: {error}"));
             return ExitCode::FAILURE;
         }
     };

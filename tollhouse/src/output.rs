@@ -111,7 +111,7 @@ pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", visible(text));
 }
 
-/// `println!`, by way of [`tell_line`].
+/// `println!`, through [`tell_line`].
 macro_rules! tell {
     ($($text:tt)*) => { $crate::output::tell_line(&format!($($text)*)) };
 }

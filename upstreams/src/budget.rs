@@ -49,7 +49,7 @@ mod tests {
     fn a_tenth_of_the_requests_may_be_sent_again() {
         let budget = RetryBudget::default();
         let saved = (0..100).filter(|_| budget.spend()).count();
-        assert_eq!(saved, 10, "what was saved up");
+        assert_eq!(saved, 10, "the saved retries");
         let again = (0..1_000).filter(|_| {
             budget.earn();
             budget.spend()

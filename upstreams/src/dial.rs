@@ -107,8 +107,8 @@ pub async fn dial(
     encrypt(transport, endpoint, stream, http2, until).await
 }
 
-/// Connects to one of the addresses of an upstream, first to this one; then as [`dial`] does. Returns the address too if
-/// it is another one. `now` is the monotonic time.
+/// Connects to one of the addresses of an upstream, first to this one; then as [`dial`] does. Returns the address too
+/// if it is another one. `now` is the monotonic time.
 pub async fn dial_any(
     upstream: &Upstream,
     first: &Arc<Endpoint>,
@@ -117,7 +117,7 @@ pub async fn dial_any(
 ) -> Result<(Stream, Option<Arc<Endpoint>>), DialError> {
     let began = Instant::now();
     let until = began + upstream.settings.connect_timeout;
-    // The TLS handshake is no part of the race: a busy upstream would have to do it twice.
+    // The TLS handshake is not part of the race: a busy upstream would have to do it twice.
     let connecting = |endpoint: Arc<Endpoint>| async move { connect(&endpoint, until).await };
     let (stream, other) = race(&upstream.endpoints, first, (now, true), connecting).await?;
     let endpoint = other.as_ref().unwrap_or(first);

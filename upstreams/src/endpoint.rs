@@ -3,8 +3,7 @@
 //! Health is passive, and active if configured ([`HealthCheck`]). An address that refuses connections gets no requests
 //! for a second, then one request tries it again. It is also probed once a second, so that its reported state is
 //! current. If all addresses are down, the one that failed least recently is tried anyway.
-//!
-//! An endpoint given as a name stands for all addresses that the system's resolver returns. Names are looked up in the
+//! An endpoint given as a name means all addresses that the system's resolver returns. Names are looked up in the
 //! background, never while a request waits. If the resolver fails, the known addresses stay.
 
 use std::borrow::Cow;
@@ -142,7 +141,7 @@ impl Endpoint {
         self.failure.lock().as_ref()?.1.reason.clone()
     }
 
-    /// How long ago it was last tried in vain, if it fails.
+    /// How long ago the last attempt failed, if it fails.
     fn tried(&self) -> Option<Duration> {
         let failure = self.failure.lock();
         failure.as_ref().filter(|_| self.is_failing()).map(|(tried, _)| tried.elapsed())
@@ -342,7 +341,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_stands_for_all_its_addresses_and_keeps_them_while_lookups_fail() {
+    async fn a_name_has_all_its_addresses_and_keeps_them_while_lookups_fail() {
         let endpoints = of(&["localhost:7001".parse().unwrap(), "127.0.0.9:1".parse().unwrap()]);
         assert!(endpoints.have_names());
         assert_eq!(endpoints.len(), 1, "nothing is looked up on construction");

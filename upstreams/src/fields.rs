@@ -1,6 +1,6 @@
 //! Selects the fields of a request that reach an upstream as the client sent them.
 //!
-//! One list ([`RESERVED`], explained in `docs/tenant/http.md`) names the fields that could make an application take a
+//! One list ([`is_reserved`], explained in `docs/tenant/http.md`) names the fields that could make an application take a
 //! client for the edge, for another address, or for a signed-in user. All other fields belong to the application. An
 //! upstream may widen or narrow the list ([`FieldRules`]); names under `tollhouse` never come from a client.
 
@@ -75,7 +75,7 @@ contract::words! {
     }
 }
 
-/// An upstream's differences from `RESERVED`.
+/// An upstream's differences from the list of reserved fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldRules {
     /// Reserved names that reach the upstream, unless the gateway sets them itself.
@@ -187,7 +187,7 @@ mod tests {
         assert!(!rules.removes("x-authenticated-user"));
         assert!(rules.removes("x-authentik-username"));
         assert!(rules.removes("x-user-id") && !rules.removes("x-use"));
-        assert!(rules.removes("cf-ray"), "what is dropped wins");
+        assert!(rules.removes("cf-ray"), "drop_headers wins");
         assert!(!rules.removes("x-http-method") && rules.removes("x-http-method-override"));
         assert!(rules.removes("x-method-override"));
     }

@@ -113,7 +113,7 @@ mod tests {
     use crate::ConnectionLimits;
 
     #[test]
-    fn consecutive_failures_take_an_address_out_and_successes_bring_it_back() {
+    fn consecutive_failures_remove_an_address_and_successes_restore_it() {
         let check = HealthCheck {
             question: Question::Get("/".to_owned()),
             port: None,

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn keep_alive_timeouts_hold_and_unsafe_requests_get_a_recently_used_connection() {
+    async fn keep_alive_timeouts_apply_and_unsafe_requests_get_a_recently_used_connection() {
         let idle = Idle::new(Arc::new(Semaphore::new(2)));
         let (_listener, [stream, other]) = connected().await;
         idle.keep(stream, pool_key(TENANT), lifetime(), Duration::from_secs(4));

@@ -93,8 +93,8 @@ impl PartialEq for PoolKey {
 }
 
 impl Requirements {
-    /// Whether a connection with this key may serve the request; `last_received` is when it last received bytes, `None` while
-    /// it is being opened.
+    /// Whether a connection with this key may serve the request; `last_received` is when it last received bytes, `None`
+    /// while it is being opened.
     pub(super) fn are_met(&self, pool_key: &PoolKey, last_received: impl Fn() -> Option<Instant>) -> bool {
         let is_fresh = |after| last_received().is_none_or(|last| last > after);
         *pool_key == self.pool_key && self.received_after.is_none_or(is_fresh)

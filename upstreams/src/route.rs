@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_without_routes_takes_every_path_and_method() {
+    fn an_upstream_without_routes_accepts_every_path_and_method() {
         let open = RouteTable::new(Vec::new());
         assert_eq!(open.pick(&Method::PUT, "/anything", AnnouncedBody::Length(7), 7), Ok(7));
         assert_eq!(open.pick(&Method::PUT, "/anything", AnnouncedBody::Length(8), 7), Err(RouteError::BodyTooLarge));

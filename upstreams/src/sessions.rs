@@ -4,9 +4,9 @@
 //! that arrive while a connection is being opened wait for it together, as many as the last connection allowed. If it
 //! allows fewer, the others look again; nothing was sent yet. An upstream that allows none (a server that sheds load)
 //! gets no further connections: its requests wait for it within the connect timeout. If its connection cannot be kept,
-//! each request opens others, with growing pauses. After GOAWAY, responses in progress still arrive, and no new requests
-//! are sent. A connection is closed after an idle time, and gets no more requests after its age and its number of
-//! requests.
+//! each request opens others, with growing pauses. After GOAWAY, responses in progress still arrive, and no new
+//! requests are sent. A connection is closed after an idle time, and gets no more requests after its age and its number
+//! of requests.
 //!
 //! The connection that last received bytes gets the next request. A silent connection is checked with a PING when a
 //! request is sent (`sessions/read_monitor.rs`), and gets no further requests until it has answered.
@@ -81,8 +81,8 @@ impl Sessions {
         }
     }
 
-    /// Leases a connection that meets these requirements; `connect` opens another one. Waits for at most `connect_timeout`
-    /// while connections allow fewer requests than wait for them.
+    /// Leases a connection that meets these requirements; `connect` opens another one. Waits for at most
+    /// `connect_timeout` while connections allow fewer requests than wait for them.
     pub async fn lease<F>(
         &self,
         requirements: &Requirements,

@@ -45,7 +45,7 @@ macro_rules! codes {
                 match self { $(Self::$variant => Severity::$severity,)+ }
             }
 
-            /// What is wrong, in one sentence.
+            /// The problem, in one sentence.
             pub fn cause(self) -> &'static str {
                 let cause = match self { $(Self::$variant => concat!($($cause),+),)+ };
                 cause.trim_ascii_start()
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_distinct_and_written_alike_everywhere() {
+    fn codes_are_distinct_and_their_spelling_is_the_same_everywhere() {
         let mut seen = HashSet::new();
         for code in ProblemCode::ALL {
             assert!(seen.insert(code.as_str()), "{code:?}");

@@ -41,7 +41,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_millis(300);
 
     #[tokio::test(start_paused = true)]
-    async fn the_next_is_tried_after_a_failure_at_once_and_after_silence_soon() {
+    async fn the_next_server_is_tried_at_once_after_a_failure_and_soon_without_an_answer() {
         let started = tokio::time::Instant::now();
         let outcome = first_good(vec![ready(0), ready(7), ready(0)], PATIENCE, |value| *value > 0).await;
         assert_eq!((outcome, started.elapsed()), (Ok(7), Duration::ZERO));

@@ -177,10 +177,10 @@ pub struct Checks {
 contract::message! {
     /// Its verdict is a word of [`ServerVerdict`].
     #[derive(Clone, Debug, PartialEq, Eq)]
-    pub answer NameserverView as "Nameserver" = "What a nameserver said." {
+    pub answer NameserverView as "Nameserver" = "A nameserver's answer." {
         host: String = "Its name.";
         ip: Option<IpAddr> = "Its address.";
-        verdict: String = "What we make of it.";
+        verdict: String = "The verdict on the answer.";
         cname: Option<String> = "The CNAME.";
         a: Vec<String> = "A records.";
         aaaa: Vec<String> = "AAAA records.";
@@ -192,7 +192,7 @@ contract::message! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub answer CaaView as "" = "CAA records." {
         allowed_cas: Vec<String> = "Authorities that may issue.";
-        records: Vec<String> = "What was found.";
+        records: Vec<String> = "The records found.";
     }
 }
 

@@ -33,7 +33,7 @@ impl Chain {
     pub(super) fn over(&self, now: UnixSeconds) -> Option<String> {
         let signer = self.signers.iter().find(|signer| !signer.valid.contains(&now.0))?;
         let (name, ends) = (&signer.name, moment(UnixSeconds(*signer.valid.end())));
-        Some(format!("{name:?} in its chain is not valid now; it ends at {ends}"))
+        Some(format!("{name:?} in its chain is not valid now; it expires at {ends}"))
     }
 }
 
@@ -45,8 +45,8 @@ fn fault(chain: &[CertificateDer<'static>], signers: &[&CertificateDer<'_>]) -> 
     let bytes: usize = chain.iter().map(|one| one.len()).sum();
     if bytes > CHAIN_BYTES_MAX {
         return Some(format!(
-            "its chain of {} certificates has {bytes} bytes, and clients accept at most {CHAIN_BYTES_MAX}: leave out those \
-             that have not signed it",
+            "its chain of {} certificates has {bytes} bytes, and clients accept at most {CHAIN_BYTES_MAX}: remove \
+             the certificates that are not needed to verify it",
             chain.len()
         ));
     }
@@ -67,7 +67,7 @@ fn signer_fault(below: usize, signer: &CertificateDer<'_>) -> Option<String> {
             .is_none_or(|most| u32::try_from(below).is_ok_and(|below| below <= most));
     let is_refused = !may_sign && !is_signed_by(signer, signer);
     is_refused.then(|| {
-        format!("{:?} in its chain may not sign what it has signed (basic constraints)", parsed.subject().to_string())
+        format!("{:?} in its chain may not sign certificates (basic constraints)", parsed.subject().to_string())
     })
 }
 
@@ -96,13 +96,13 @@ mod tests {
             Chain { signers, fault: None }.over(UnixSeconds(1_000))
         };
         assert_eq!((over(0..=1_000), over(1_000..=9_000)), (None, None));
-        let expected = "\"CN=R1\" in its chain is not valid now; it ends at 1970-01-01T00:16:39Z";
+        let expected = "\"CN=R1\" in its chain is not valid now; it expires at 1970-01-01T00:16:39Z";
         assert_eq!(over(0..=999).as_deref(), Some(expected));
         assert!(over(1_001..=9_000).is_some());
     }
 
     #[test]
-    fn a_chain_that_clients_refuse_is_known() {
+    fn a_chain_that_clients_refuse_is_detected() {
         let fault = |chain: &[CertificateDer<'static>]| Chain::of(chain).fault;
         let (root, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
         let leaf = params("leaf").signed_by(&key, &Issuer::new(params("root"), root)).unwrap();
@@ -113,9 +113,9 @@ mod tests {
         let broken = fault(&[leaf.clone(), CertificateDer::from(vec![0; 9])]);
         assert_eq!(broken.as_deref(), Some("cannot parse certificate 2 of its chain"));
         let by_a_leaf = fault(&[other, leaf.clone()]);
-        let expected = "\"CN=leaf\" in its chain may not sign what it has signed (basic constraints)";
+        let expected = "\"CN=leaf\" in its chain may not sign certificates (basic constraints)";
         assert_eq!(by_a_leaf.as_deref(), Some(expected));
         let many = fault(&vec![leaf.clone(); CHAIN_BYTES_MAX / leaf.len() + 1]);
-        assert!(many.unwrap().contains("leave out those that have not signed it"));
+        assert!(many.unwrap().contains("remove the certificates that are not needed to verify it"));
     }
 }

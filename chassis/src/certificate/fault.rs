@@ -4,7 +4,7 @@ use std::fmt;
 
 use contract::time::UnixSeconds;
 
-/// What is wrong with a certificate.
+/// The fault of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// A file cannot be read, or chain and key do not belong together: why.
@@ -15,9 +15,9 @@ pub enum FaultKind {
     NotYetValid(UnixSeconds),
     /// It covers these names, and some that are needed are missing.
     Names {
-        /// What it covers.
+        /// The names that it covers.
         found: Vec<String>,
-        /// What it should cover as well.
+        /// The names that it lacks.
         missing: Vec<String>,
     },
     /// Its key is of this kind, which browsers do not accept.
@@ -105,13 +105,13 @@ impl fmt::Display for FaultKind {
                 write!(text, "its key is {kind}, which browsers do not accept; use RSA or the curve P-256 or P-384")
             }
             Self::Purpose => write!(text, "it is not for servers (extended key usage)"),
-            Self::Ca => write!(text, "it is an authority's (basic constraints), and clients take none for a server's"),
-            Self::SelfSigned => write!(text, "it is signed by itself, and the system does not trust it"),
+            Self::Ca => write!(text, "it is a CA certificate (basic constraints), which clients refuse for a server"),
+            Self::SelfSigned => write!(text, "it is self-signed, and the system does not trust it"),
             Self::Authority { found, in_use } if found == in_use => {
                 write!(
                     text,
-                    "its authority has the name {found:?} of the authority of the one in use, but nothing shows that it has \
-                     the same key, and the system does not trust it"
+                    "its authority {found:?} has the same name as that of the certificate in use, but perhaps \
+                     another key, and the system does not trust it"
                 )
             }
             Self::Authority { found, in_use } => {
@@ -121,7 +121,7 @@ impl fmt::Display for FaultKind {
                 )
             }
             Self::EndsEarlier { found, in_use } => {
-                write!(text, "it ends at {}, the one in use at {}", moment(*found), moment(*in_use))
+                write!(text, "it expires at {}, the one in use at {}", moment(*found), moment(*in_use))
             }
         }
     }

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_stands_for_our_address_in_it() {
+    fn a_network_means_this_machines_address_in_it() {
         assert_eq!(at("127.0.0.1:8080").as_deref(), Ok("127.0.0.1:8080"));
         assert_eq!(at("[::1]:8080").as_deref(), Ok("[::1]:8080"));
         assert_eq!(at("127.0.0.0/8:8080").as_deref(), Ok("127.0.0.1:8080"));

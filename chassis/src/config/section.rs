@@ -28,7 +28,7 @@ pub struct Section<'r> {
 struct Found {
     text: String,
     line: Option<usize>,
-    /// The value as the file or the environment has it, for reports of mistakes.
+    /// The value as written in the file or the environment, for reports of mistakes.
     raw: String,
 }
 

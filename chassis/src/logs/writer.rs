@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_is_full_for_a_while_costs_the_lines_it_had_no_room_for_and_no_other() {
+    fn a_full_disk_loses_only_the_lines_that_do_not_fit() {
         let full = Err(ErrorKind::StorageFull);
         assert_eq!(kept(&[]), ("one\ntwo\nthree\n".to_owned(), 0));
         assert_eq!(kept(&[full]), ("three\n".to_owned(), 2));
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_that_is_not_ready_is_waited_for() {
+    fn the_writer_waits_for_an_output_that_is_not_ready() {
         let not_ready = Err(ErrorKind::WouldBlock);
         assert_eq!(
             kept(&[not_ready, Ok(3), not_ready, Err(ErrorKind::Interrupted)]),

@@ -62,7 +62,7 @@ impl ProcessFigures {
         Ok(Self {
             cpu_seconds: Mutex::new(Counter::new("process_cpu_seconds_total", "Processor time, user and system.")?),
             open_files: IntGauge::new("process_open_fds", "Open file descriptors.")?,
-            open_files_max: IntGauge::new("process_max_fds", "How many file descriptors may be open.")?,
+            open_files_max: IntGauge::new("process_max_fds", "The limit of open file descriptors.")?,
             virtual_bytes: IntGauge::new("process_virtual_memory_bytes", "Virtual memory.")?,
             resident_bytes: IntGauge::new("process_resident_memory_bytes", "Resident memory.")?,
             started_at: Gauge::new("process_start_time_seconds", "When the process was started, in Unix seconds.")?,

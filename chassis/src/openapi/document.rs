@@ -28,7 +28,7 @@ pub fn error_body(shared: &mut SharedSchemas) -> Value {
 pub fn error_body_with_details(shared: &mut SharedSchemas) -> Value {
     let reference = error_body(shared);
     if let Some(properties) = shared.get_mut("Error").and_then(|error| error.get_mut("properties")) {
-        let what = "More, for the codes whose documentation says so.";
+        let what = "Further values, for some codes (see their documentation).";
         set(properties, "details", json!({ "type": "object", "description": what }));
     }
     reference
@@ -233,7 +233,7 @@ fn headers(own: &[(&str, &str)]) -> Value {
         ("X-RateLimit-Limit", "The limit that applies."),
         ("X-RateLimit-Remaining", "Requests left in the current window."),
         ("X-RateLimit-Reset", "Unix timestamp at which the limit resets."),
-        ("Retry-After", "Seconds after which a retry is worth it."),
+        ("Retry-After", "Seconds to wait before a retry."),
     ];
     const TEXTS: &[(&str, &str)] =
         &[("WWW-Authenticate", "How to authenticate (RFC 6750)."), ("Allow", "The methods that are allowed here.")];

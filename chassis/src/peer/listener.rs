@@ -283,8 +283,8 @@ impl Listeners {
             });
             let refused = refused.map(|fault| {
                 format!(
-                    "{file} is refused, and the previous certificate stays in use: {fault}: replace the files by a valid pair, or, \
-                     if this one is intended, restart the process"
+                    "{file} is refused; the previous certificate stays in use: {fault}: replace the files by a valid \
+                     pair, or, if this one is intended, restart the process"
                 )
             });
             [in_use, refused]

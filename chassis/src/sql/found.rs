@@ -88,7 +88,7 @@ where
     }
 }
 
-macro_rules! cells {
+macro_rules! columns {
     ($($type:ty),+) => {
         $(
             impl<'r, R: Row> Cell<'r, R> for $type
@@ -111,7 +111,7 @@ macro_rules! cells {
     };
 }
 
-cells!(i64, bool, Option<i64>, Option<bool>);
+columns!(i64, bool, Option<i64>, Option<bool>);
 
 impl<'r, R: Row> Cell<'r, R> for Option<String>
 where

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_needs_its_url_which_never_shows() {
+    fn a_server_needs_its_url_which_is_never_printed() {
         let location = read("[store]\nkind = \"postgres\"\nurl = \"postgres://u:hunter2@db.example/orders\"").unwrap();
         assert!(matches!(location, Location::Postgres(_)));
         assert!(!format!("{location:?}").contains("hunter2"));

@@ -30,8 +30,8 @@ pub struct Migrations {
     pub postgres: Migrator,
 }
 
-/// The migrations of a service, files of its folder `migrations`, compiled into the program: one text for both databases,
-/// or `"0001_schema.sql" or "postgres/0001_schema.sql"` with another one for PostgreSQL.
+/// The migrations of a service, files of its folder `migrations`, compiled into the program: one text for both
+/// databases, or `"0001_schema.sql" or "postgres/0001_schema.sql"` with another one for PostgreSQL.
 ///
 /// Replaces `sqlx::migrate!`, which reads the folders in the compiler (see [`crate::record!`]); a test of each service
 /// compares the names with the folders.
@@ -65,8 +65,8 @@ impl Migrations {
         }
     }
 
-    /// Whether the names match the files in this folder, and those with two texts also the files in `postgres` below it,
-    /// for a test.
+    /// Whether the names match the files in this folder, and those with two texts also the files in `postgres` below
+    /// it, for a test.
     ///
     /// # Errors
     /// If a folder cannot be read.

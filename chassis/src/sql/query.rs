@@ -5,7 +5,7 @@ use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Arguments, Encode, FromRow, Postgres, SqlSafeStr, SqlStr, Sqlite, Type};
 
 use super::connection::{PooledConnection, in_time};
-use super::{Connection, Pool};
+use super::{Connection, Pool, UnreadableRows};
 
 /// A value that both databases support.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +16,12 @@ pub enum Value {
     Integer(Option<i64>),
     /// True or false.
     Flag(Option<bool>),
+}
+
+/// One value, or a tuple of several in the order of their placeholders.
+pub trait Values {
+    /// Appends them to those of a statement.
+    fn append(self, values: &mut Vec<Value>);
 }
 
 macro_rules! values {
@@ -32,6 +38,18 @@ macro_rules! values {
                     Self::$variant(value.map($convert))
                 }
             }
+
+            impl Values for $type {
+                fn append(self, values: &mut Vec<Value>) {
+                    values.push(self.into());
+                }
+            }
+
+            impl Values for Option<$type> {
+                fn append(self, values: &mut Vec<Value>) {
+                    values.push(self.into());
+                }
+            }
         )+
     };
 }
@@ -42,6 +60,30 @@ values! {
     String => Text by std::convert::identity;
     i64 => Integer by std::convert::identity;
     bool => Flag by std::convert::identity;
+}
+
+macro_rules! tuples {
+    ($($($name:ident)+;)+) => {
+        $(
+            impl<$($name: Into<Value>),+> Values for ($($name,)+) {
+                #[expect(non_snake_case, reason = "a value is called like its type")]
+                fn append(self, values: &mut Vec<Value>) {
+                    let ($($name,)+) = self;
+                    values.extend([$($name.into()),+]);
+                }
+            }
+        )+
+    };
+}
+
+tuples! {
+    A B;
+    A B C;
+    A B C D;
+    A B C D E;
+    A B C D E F;
+    A B C D E F G;
+    A B C D E F G H;
 }
 
 /// Types that a row of either database can be read as: tuples, and structs made by [`crate::record!`].
@@ -55,6 +97,24 @@ pub enum On<'c> {
     Pool(&'c Pool),
     /// This connection.
     Connection(&'c mut Connection),
+}
+
+impl On<'_> {
+    /// The same place, for one more statement.
+    pub fn again(&mut self) -> On<'_> {
+        match self {
+            Self::Pool(pool) => On::Pool(pool),
+            Self::Connection(connection) => On::Connection(connection),
+        }
+    }
+
+    /// The rows that could not be read there.
+    pub fn unreadable(&self) -> &UnreadableRows {
+        match self {
+            Self::Pool(pool) => pool.unreadable(),
+            Self::Connection(connection) => connection.unreadable(),
+        }
+    }
 }
 
 impl<'c> From<&'c Pool> for On<'c> {
@@ -156,11 +216,17 @@ where
 }
 
 impl Query {
-    /// Binds the next value.
+    /// Binds the next values.
     #[must_use]
-    pub fn bind(mut self, value: impl Into<Value>) -> Self {
-        self.values.push(value.into());
+    pub fn bind(mut self, values: impl Values) -> Self {
+        values.append(&mut self.values);
         self
+    }
+
+    /// Runs the statement, if only its success counts.
+    pub async fn run<E: From<sqlx::Error>>(self, on: impl Into<On<'_>>) -> Result<(), E> {
+        self.execute(on).await?;
+        Ok(())
     }
 
     /// Runs the statement.
@@ -180,10 +246,10 @@ pub struct QueryAs<R, T = R> {
 }
 
 impl<R: Record, T> QueryAs<R, T> {
-    /// Binds the next value.
+    /// Binds the next values.
     #[must_use]
-    pub fn bind(mut self, value: impl Into<Value>) -> Self {
-        self.query = self.query.bind(value);
+    pub fn bind(mut self, values: impl Values) -> Self {
+        self.query = self.query.bind(values);
         self
     }
 

@@ -106,7 +106,7 @@ async fn a_column_that_cannot_be_read_fails_neither_its_row_nor_others() {
     let named = Some("name");
     assert_eq!(bad, [None, named, named, Some("flag"), Some("size"), Some("size"), Some("id")]);
     let names: Vec<_> = found.iter().map(|found| found.row.name.as_deref().unwrap()).collect();
-    assert_eq!(names, ["a", "b\\xff", "c", "d", "e", "f", "g"], "bytes that are no text are shown");
+    assert_eq!(names, ["a", "b\\xff", "c", "d", "e", "f", "g"], "bytes that are not text are escaped");
     assert_eq!((found[3].row.flag, found[4].row.size, found[6].row.id), (None, None, 0));
     let pairs: Vec<Found<(String, i64)>> =
         query_as("SELECT name, id FROM things WHERE id < 3 ORDER BY id").fetch_all(&database.read).await.unwrap();
@@ -156,7 +156,7 @@ async fn nothing_of_a_transaction_with_a_failed_statement_is_committed() {
 }
 
 #[tokio::test]
-async fn a_caller_that_is_cancelled_while_its_transaction_begins_leaves_none() {
+async fn a_cancelled_caller_leaves_no_open_transaction() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.db");
     let database = Database::open(&path.clone().into(), &migrations()).await.unwrap();
@@ -164,7 +164,7 @@ async fn a_caller_that_is_cancelled_while_its_transaction_begins_leaves_none() {
     let other = crate::sqlite::Sqlite::open(&path).await.unwrap();
     let mut lock = other.write.acquire().await.unwrap();
     sqlx::query("BEGIN IMMEDIATE").execute(&mut *lock).await.unwrap();
-    // It waits for the lock, and the driver goes on with it.
+    // It waits for the lock, and the driver continues the transaction.
     tokio::time::timeout(Duration::from_millis(50), database.write.begin(Begin::Write)).await.unwrap_err();
     sqlx::query("ROLLBACK").execute(&mut *lock).await.unwrap();
     query("INSERT INTO things (id) VALUES (1)").execute(&database.write).await.unwrap();

@@ -16,7 +16,7 @@ pub struct RowKey {
     pub table: &'static str,
     /// The row's key within it.
     pub row: String,
-    /// What it belongs to; may be empty.
+    /// The owner of the row; may be empty.
     pub of: String,
 }
 

@@ -33,9 +33,9 @@ impl StoreMetrics {
     pub fn register(registry: &Registry, prefix: &str) -> anyhow::Result<Self> {
         let name = |what: &str| format!("{prefix}_store_{what}");
         let metrics = Self {
-            up: gauge(registry, &name("up"), "1 while the database answers, looked at every second.")?,
+            up: gauge(registry, &name("up"), "1 while the database answers; checked every second.")?,
             connections: gauge_vec(registry, &name("connections"), "Connections to the database.", &["state"])?,
-            connections_max: gauge(registry, &name("connections_max"), "Connections to the database there may be.")?,
+            connections_max: gauge(registry, &name("connections_max"), "The maximum of connections to the database.")?,
         };
         for state in ["busy", "idle"] {
             metrics.connections.with_label_values(&[state]).set(0);
@@ -77,10 +77,7 @@ pub async fn watch(database: Database, metrics: StoreMetrics, shutdown: Shutdown
             _ => {}
         }
         was_up = up;
-        tokio::select! {
-            () = shutdown.begun() => return,
-            () = tokio::time::sleep(INTERVAL) => {}
-        }
+        shutdown.pause(INTERVAL).await;
     }
 }
 

@@ -36,7 +36,7 @@ async fn a_panic_restarts_one_task_while_others_continue() {
     assert_eq!(restarts(&registry, "fragile").as_deref(), Some("0"), "the series exists before the first panic");
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(starts.load(Ordering::Relaxed), 1, "it pauses");
-    assert!(beats.load(Ordering::Relaxed) > 400, "the other task goes on");
+    assert!(beats.load(Ordering::Relaxed) > 400, "the other task continues");
     assert_eq!(supervisor.panicked(), [PanickedTask { task: "fragile", panics: 1, seconds_ago: 0 }]);
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert_eq!(starts.load(Ordering::Relaxed), 3, "after 1 s and after 2 s more");
@@ -47,7 +47,7 @@ async fn a_panic_restarts_one_task_while_others_continue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pauses_double_up_to_a_minute_and_start_anew_after_ten_minutes_without_a_panic() {
+async fn pauses_double_up_to_a_minute_and_reset_after_ten_minutes_without_a_panic() {
     let ((supervisor, _), end) = (supervisor(), Shutdown::new());
     let starts: Arc<Mutex<Vec<Instant>>> = Arc::default();
     supervisor.spawn("fragile", &end, starts.clone(), |starts, _| async move {

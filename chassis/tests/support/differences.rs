@@ -5,11 +5,11 @@ use serde_json::Value;
 /// One line for each place that one of the documents lacks, or where they hold other values.
 pub(crate) fn differences(committed: &Value, generated: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    note(committed, generated, "", &mut found);
+    compare(committed, generated, "", &mut found);
     found
 }
 
-fn note(committed: &Value, generated: &Value, place: &str, found: &mut Vec<String>) {
+fn compare(committed: &Value, generated: &Value, place: &str, found: &mut Vec<String>) {
     match (committed, generated) {
         (Value::Object(before), Value::Object(after)) => {
             let mut names: Vec<_> = before.keys().chain(after.keys()).collect();
@@ -17,7 +17,7 @@ fn note(committed: &Value, generated: &Value, place: &str, found: &mut Vec<Strin
             names.dedup();
             for name in names {
                 let of = |members: &serde_json::Map<String, Value>| members.get(name).cloned().unwrap_or_default();
-                note(&of(before), &of(after), &format!("{place}/{}", name.replace('/', "~1")), found);
+                compare(&of(before), &of(after), &format!("{place}/{}", name.replace('/', "~1")), found);
             }
         }
         (before, after) if before == after => {}

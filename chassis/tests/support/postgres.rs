@@ -336,5 +336,5 @@ fn programs() -> PathBuf {
     folders
         .into_iter()
         .find(|folder| has_all(folder))
-        .expect("there is no PostgreSQL server to test with; install it, for example: apt-get install postgresql")
+        .expect("PostgreSQL is missing; install it, for example: apt-get install postgresql")
 }

@@ -28,8 +28,8 @@ pub struct NodeReport {
     /// The process has stopped serving and will not report again: removals no longer wait for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub goodbye: bool,
-    /// Names of handshakes without a certificate since the last report, at most [`UNSERVED_MAX`]: the control plane looks
-    /// at once at those that are attached and not active yet.
+    /// Names of handshakes without a certificate since the last report, at most [`UNSERVED_MAX`]: the control plane
+    /// looks at once at those that are attached and not active yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unserved: Vec<Hostname>,
 }

@@ -1,4 +1,4 @@
-//! What the processes agree on, seen from outside.
+//! The shared types, tested through their public interface.
 
 #[cfg(test)]
 mod programs;

@@ -1,4 +1,4 @@
-//! The programs of `docs/tenant/identity.md`, as they stand there, verify what a gateway signs.
+//! The programs of `docs/tenant/identity.md`, unchanged, verify a gateway's signatures.
 
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,7 +9,7 @@ use contract::plan::Plan;
 use contract::time::UnixSeconds;
 use contract::token::{Claims, KeySet, SigningKey};
 
-/// A program that prints the caller that its arguments, a token and a key set, vouch for.
+/// A program that prints the caller that its arguments, a token and a key set, identify.
 struct Program {
     command: &'static str,
     flag: &'static str,
@@ -41,8 +41,8 @@ impl Program {
         format!("{program}\n{}\n", self.call)
     }
 
-    /// The caller it believes; `None` when it refuses.
-    fn believes(&self, token: &str, keys: &KeySet) -> Option<String> {
+    /// The caller that it accepts; `None` when it refuses.
+    fn accepts(&self, token: &str, keys: &KeySet) -> Option<String> {
         let ran = Command::new(self.command).args([self.flag, &self.text(), token, &keys.to_json()]).output();
         let ran = ran.unwrap_or_else(|error| panic!("{} does not run ({error}): install it", self.command));
         let said = String::from_utf8(ran.stdout).unwrap().trim().to_owned();
@@ -72,14 +72,14 @@ fn check(program: &Program) {
     let (key, stranger) = (SigningKey::from_seed(&[1; 32]).unwrap(), SigningKey::from_seed(&[2; 32]).unwrap());
     let keys: KeySet = [key.public().clone()].into_iter().collect();
     let good = claims(now());
-    assert_eq!(program.believes(&key.sign(&good), &keys).as_deref(), Some("key_aaaaaaaaaaaaaaaa"));
+    assert_eq!(program.accepts(&key.sign(&good), &keys).as_deref(), Some("key_aaaaaaaaaaaaaaaa"));
     let elsewhere = Claims { audience: "orders".to_owned(), ..good.clone() };
     let old = claims(now().plus(-61));
     let (token, other) = (key.sign(&good), key.sign(&old));
     let (_, signature) = other.rsplit_once('.').unwrap();
     let forged = format!("{}.{signature}", token.rsplit_once('.').unwrap().0);
     for refused in [key.sign(&elsewhere), other.clone(), stranger.sign(&good), forged] {
-        assert_eq!(program.believes(&refused, &keys), None, "{refused}");
+        assert_eq!(program.accepts(&refused, &keys), None, "{refused}");
     }
 }
 

@@ -1,19 +1,16 @@
 //! The page that adds a domain: it shows the required records first.
 
-use std::sync::Arc;
-
 use askama::Template;
-use axum::extract::{Path, Query, State};
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::extract::{Path, Query};
+use axum::response::{IntoResponse, Redirect};
 use contract::key::Scope;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::detail;
 use super::view::{ProblemWords as _, RecordWords as _};
-use crate::Dashboard;
 use crate::control_plane::Refused;
-use crate::fault::Fault;
+use crate::fault::{Fault, PageResult};
 use crate::form::Posted;
 use crate::session::Session;
 use crate::shell::{Section, Shell, html_with};
@@ -60,18 +57,13 @@ struct Page {
 }
 
 /// `GET …/domains/new?name=`: without a name, the form; with a name, its requirements.
-pub(crate) async fn show(
-    State(dashboard): State<Arc<Dashboard>>,
-    session: Session,
-    Path(id): Path<String>,
-    Query(wanted): Query<NameQuery>,
-) -> Result<Response, Fault> {
+pub(crate) async fn show(session: Session, Path(id): Path<String>, Query(wanted): Query<NameQuery>) -> PageResult {
     let name = clean(&wanted.name.unwrap_or_default());
-    let project = load(&dashboard, &session, &id).await?;
+    let project = load(&session, &id).await?;
     let (mut check, mut problem, mut pair) = (None, None, None);
     if !name.is_empty() && project.domain_limit > 0 {
         let query = format!("name={}", segment(&name));
-        match dashboard.get::<DomainCheck>(&session.actor, Operation::CheckDomain, &[&id], &query).await {
+        match session.get::<DomainCheck>(Operation::CheckDomain, &[&id], &query).await {
             Ok(found) => {
                 pair = pair_of(&found);
                 check = Some(found);
@@ -92,23 +84,19 @@ fn pair_of(check: &DomainCheck) -> Option<String> {
 }
 
 /// `POST …/domains/new`.
-pub(crate) async fn add(
-    State(dashboard): State<Arc<Dashboard>>,
-    Path(id): Path<String>,
-    Posted { session, fields }: Posted,
-) -> Result<Response, Fault> {
+pub(crate) async fn add(Path(id): Path<String>, Posted { session, fields }: Posted) -> PageResult {
     let name = clean(fields.text("name"));
-    let project = load(&dashboard, &session, &id).await?;
+    let project = load(&session, &id).await?;
     let body = json!({ "name": name, "primary": fields.is_set("primary") });
-    match dashboard.call(&session.actor, Operation::AddDomain, (&[&id], ""), &body).await {
+    match session.call(Operation::AddDomain, (&[&id], ""), &body).await {
         Ok(answered) => {
             let added = answered.body.get("name").and_then(|name| name.as_str()).unwrap_or(&name);
             let pair = fields.text("pair");
             if pair.strip_prefix("www.") == Some(added) || added.strip_prefix("www.") == Some(pair) {
                 let body = json!({ "name": pair });
-                if let Err(refused) = dashboard.call(&session.actor, Operation::AddDomain, (&[&id], ""), &body).await {
-                    // The first is there; what is wrong with the other is said on its page.
-                    return detail::page(&dashboard, &session, &id, added, None, Some(refused)).await;
+                if let Err(refused) = session.call(Operation::AddDomain, (&[&id], ""), &body).await {
+                    // The first was added; the page of the other shows its problem.
+                    return detail::page(&session, &id, added, None, Some(refused)).await;
                 }
             }
             Ok(Redirect::to(&format!("/projects/{}/domains/{}", segment(&id), segment(added))).into_response())
@@ -117,9 +105,9 @@ pub(crate) async fn add(
     }
 }
 
-async fn load(dashboard: &Dashboard, session: &Session, id: &str) -> Result<Project, Fault> {
+async fn load(session: &Session, id: &str) -> Result<Project, Fault> {
     session.authorise(id, Some(Scope::DomainsWrite))?;
-    Ok(dashboard.get(&session.actor, Operation::ShowProject, &[id], "").await?)
+    Ok(session.get(Operation::ShowProject, &[id], "").await?)
 }
 
 /// Users paste the addresses of pages: only the host is used.
@@ -136,7 +124,7 @@ fn page(
     name: String,
     (check, pair): (Option<DomainCheck>, Option<String>),
     problem: Option<Refused>,
-) -> Result<Response, Fault> {
+) -> PageResult {
     let project_id = session.authorise(id, None)?;
     let status = problem.as_ref().map_or(200, |refused| refused.status);
     let shell = Shell::within(session, &project_id, Section::Domains, w::ADD_DOMAIN);

@@ -1,21 +1,17 @@
 //! One domain: its progress, its problems, the records to create, and the records that DNS has.
 
-use std::sync::Arc;
-
 use askama::Template;
-use axum::extract::{Path, RawQuery, State};
-use axum::response::Response;
+use axum::extract::{Path, RawQuery};
 use contract::key::Scope;
 use serde_json::Value;
 
 use super::list::RELOAD_SECONDS;
 use super::steps::{self, Step};
 use super::view::{DomainWords as _, ProblemWords as _, RecordWords as _};
-use crate::Dashboard;
 use crate::activity::{Entry, entries};
 use crate::control_plane::Refused;
 use crate::digest::digest_of;
-use crate::fault::Fault;
+use crate::fault::PageResult;
 use crate::moment::Moment;
 use crate::session::Session;
 use crate::shell::{Section, Shell, html_with};
@@ -67,32 +63,29 @@ impl Page {
 
 /// `GET …/domains/{domain}`.
 pub(crate) async fn show(
-    State(dashboard): State<Arc<Dashboard>>,
     session: Session,
     Path((id, name)): Path<(String, String)>,
     RawQuery(query): RawQuery,
-) -> Result<Response, Fault> {
-    page(&dashboard, &session, &id, &name, w::notice(&query.unwrap_or_default()), None).await
+) -> PageResult {
+    page(&session, &id, &name, w::notice(&query.unwrap_or_default()), None).await
 }
 
 /// The page of a domain, with the refusal of the last form, if any.
 pub(super) async fn page(
-    dashboard: &Dashboard,
     session: &Session,
     id: &str,
     name: &str,
     notice: Option<&'static str>,
     problem: Option<Refused>,
-) -> Result<Response, Fault> {
+) -> PageResult {
     let project = session.authorise(id, Some(Scope::DomainsRead))?;
-    let actor = &session.actor;
     let place = [project.name.as_str(), name];
-    let answered = dashboard.call(actor, Operation::ShowDomain, (&place, ""), &Value::Null).await?;
+    let answered = session.call(Operation::ShowDomain, (&place, ""), &Value::Null).await?;
     let state = digest_of(&answered.body.to_string());
     let domain: Domain = answered.read()?;
-    let events: Events = dashboard.get(actor, Operation::ListDomainEvents, &place, "").await?;
-    let others: Domains = dashboard.get(actor, Operation::ListDomains, &[project.name.as_str()], "limit=200").await?;
-    let now = dashboard.control_plane.now();
+    let events: Events = session.get(Operation::ListDomainEvents, &place, "").await?;
+    let others: Domains = session.get(Operation::ListDomains, &[project.name.as_str()], "limit=200").await?;
+    let now = session.now();
     let moment = |text: Option<&str>| text.and_then(|text| Moment::parse(text, now));
     let certificate = &domain.certificate;
     let times = CertificateTimes {

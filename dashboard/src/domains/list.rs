@@ -1,18 +1,15 @@
 //! The list of a project's domains.
 
-use std::sync::Arc;
-
 use askama::Template;
-use axum::extract::{Path, Query, RawQuery, State};
-use axum::response::{Redirect, Response};
+use axum::extract::{Path, Query, RawQuery};
+use axum::response::Redirect;
 use contract::key::Scope;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::view::DomainWords as _;
-use crate::Dashboard;
 use crate::digest::digest_of;
-use crate::fault::Fault;
+use crate::fault::PageResult;
 use crate::moment::Moment;
 use crate::session::Session;
 use crate::shell::{Section, Shell, html};
@@ -93,20 +90,19 @@ pub(crate) async fn home(Path(project): Path<String>) -> Redirect {
 
 /// `GET /projects/{project}/domains`.
 pub(crate) async fn show(
-    State(dashboard): State<Arc<Dashboard>>,
     session: Session,
     Path(id): Path<String>,
     Query(mut filter): Query<ListQuery>,
     RawQuery(query): RawQuery,
-) -> Result<Response, Fault> {
+) -> PageResult {
     filter.name = filter.name.trim().to_owned();
     let project_id = session.authorise(&id, Some(Scope::DomainsRead))?;
-    let project: Project = dashboard.get(&session.actor, Operation::ShowProject, &[&id], "").await?;
+    let project: Project = session.get(Operation::ShowProject, &[&id], "").await?;
     let wanted = filter.list_query();
-    let answered = dashboard.call(&session.actor, Operation::ListDomains, (&[&id], &wanted), &Value::Null).await?;
+    let answered = session.call(Operation::ListDomains, (&[&id], &wanted), &Value::Null).await?;
     let state = digest_of(&answered.body.to_string());
     let list: Domains = answered.read()?;
-    let now = dashboard.control_plane.now();
+    let now = session.now();
     let rows: Vec<Row> =
         list.domains.into_iter().map(|domain| Row { ends: domain.certificate_ends(now), domain }).collect();
     let mut shell = Shell::within(&session, &project_id, Section::Domains, w::DOMAINS);

@@ -1,16 +1,12 @@
 //! Removing a domain: the effects before, and the confirmations of the gateways after.
 
-use std::sync::Arc;
-
 use askama::Template;
-use axum::extract::{Path, State};
-use axum::response::Response;
+use axum::extract::Path;
 use contract::key::Scope;
 use serde_json::Value;
 
-use crate::Dashboard;
 use crate::control_plane::Refused;
-use crate::fault::Fault;
+use crate::fault::PageResult;
 use crate::form::Posted;
 use crate::session::Session;
 use crate::shell::{Section, Shell, html, html_with};
@@ -39,25 +35,15 @@ struct Removed {
 }
 
 /// `GET …/remove`.
-pub(crate) async fn ask(
-    State(dashboard): State<Arc<Dashboard>>,
-    session: Session,
-    Path((id, name)): Path<(String, String)>,
-) -> Result<Response, Fault> {
-    question(&dashboard, &session, &id, &name, None).await
+pub(crate) async fn ask(session: Session, Path((id, name)): Path<(String, String)>) -> PageResult {
+    question(&session, &id, &name, None).await
 }
 
-async fn question(
-    dashboard: &Dashboard,
-    session: &Session,
-    id: &str,
-    name: &str,
-    problem: Option<Refused>,
-) -> Result<Response, Fault> {
+async fn question(session: &Session, id: &str, name: &str, problem: Option<Refused>) -> PageResult {
     let project = session.authorise(id, Some(Scope::DomainsWrite))?;
     let project_name = project.name.as_str();
-    let domain: Domain = dashboard.get(&session.actor, Operation::ShowDomain, &[project_name, name], "").await?;
-    let all: Domains = dashboard.get(&session.actor, Operation::ListDomains, &[project_name], "limit=200").await?;
+    let domain: Domain = session.get(Operation::ShowDomain, &[project_name, name], "").await?;
+    let all: Domains = session.get(Operation::ListDomains, &[project_name], "limit=200").await?;
     let leads_here = |other: &&Domain| {
         other
             .redirect
@@ -71,20 +57,15 @@ async fn question(
 }
 
 /// `POST …/remove`.
-pub(crate) async fn remove(
-    State(dashboard): State<Arc<Dashboard>>,
-    Path((id, name)): Path<(String, String)>,
-    Posted { session, fields }: Posted,
-) -> Result<Response, Fault> {
+pub(crate) async fn remove(Path((id, name)): Path<(String, String)>, Posted { session, fields }: Posted) -> PageResult {
     let all = if fields.is_set("with_redirects") { "with_redirects=true" } else { "" };
-    let answered =
-        match dashboard.call(&session.actor, Operation::RemoveDomain, (&[&id, &name], all), &Value::Null).await {
-            Ok(answered) => answered,
-            Err(refused) if refused.status == 409 => {
-                return question(&dashboard, &session, &id, &name, Some(refused)).await;
-            }
-            Err(refused) => return Err(refused.into()),
-        };
+    let answered = match session.call(Operation::RemoveDomain, (&[&id, &name], all), &Value::Null).await {
+        Ok(answered) => answered,
+        Err(refused) if refused.status == 409 => {
+            return question(&session, &id, &name, Some(refused)).await;
+        }
+        Err(refused) => return Err(refused.into()),
+    };
     let project = session.authorise(&id, None)?;
     let lagging = answered.body.get("lagging").and_then(Value::as_array).into_iter().flatten();
     let lagging: Vec<String> = lagging.filter_map(Value::as_str).map(str::to_owned).collect();

@@ -4,32 +4,23 @@ use verification::verdict::RecordState;
 
 use domains_api::types::{Domain, RecordType};
 
-/// The state of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    Done,
-    Now,
-    Stuck,
-    Later,
+contract::words! {
+    /// The state of a step, and its class in style sheets.
+    pub(super) enum State {
+        /// It is behind.
+        Done = "done",
+        /// It is next.
+        Now = "now",
+        /// It is next, and its owner must act.
+        Stuck = "stuck",
+        /// It comes after others.
+        Later = "later",
+    }
 }
 
 impl State {
     pub(super) const fn word(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Now => "in progress",
-            Self::Stuck => "stuck",
-            Self::Later => "later",
-        }
-    }
-
-    pub(super) const fn class(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Now => "now",
-            Self::Stuck => "stuck",
-            Self::Later => "later",
-        }
+        if matches!(self, Self::Now) { "in progress" } else { self.as_str() }
     }
 }
 

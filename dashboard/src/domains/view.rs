@@ -152,7 +152,7 @@ impl ProblemWords for Problem {
     }
 
     fn retry(&self) -> Option<String> {
-        // What it is seen from does not matter: only the moment itself is shown.
+        // The present time does not matter: only the moment itself is shown.
         self.retry_at.as_deref().and_then(|at| Moment::parse(at, UnixMillis(0))).map(|at| at.plain)
     }
 }

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bars_stand_on_the_ground_and_end_below_the_top() {
+    fn bars_start_at_the_baseline_and_end_below_the_top() {
         let days = [
             UsageOfDay { date: date(9), admitted: 1, refused: 0, banned: 0 },
             UsageOfDay { date: date(10), admitted: 900, refused: 60, banned: 40 },

@@ -23,14 +23,14 @@ words! {
     KEY_LABEL = "API key";
     NOT_A_KEY = "This is not a key: it is incomplete or mistyped. Copy it again, from th_ to its last character.";
     UNKNOWN_KEY = "This key is not valid here: it is revoked, expired, or belongs to another platform.";
-    KEY_WITHOUT_USE = "This key may neither see domains nor make keys. Use one with the scope domains:read, domains:write or keys:write.";
+    KEY_WITHOUT_USE = "This key can neither show domains nor create keys. Use one with the scope domains:read, domains:write or keys:write.";
     ENTER = "Sign in as operator";
-    LINK_SPENT = "This link is used up or older than five minutes. Make another: tollhouse dashboard-link";
+    LINK_SPENT = "This link is used up or older than five minutes. Make a new one: tollhouse dashboard-link";
 
     // When a page cannot be shown.
     FOREIGN_FORM = "The form was not sent from a page of this dashboard, so nothing was changed.";
     STALE_FORM = "The form belongs to an earlier session, so nothing was changed. Go back, reload the page and try again.";
-    TOO_MANY_WATCHERS = "Too many pages are being kept up to date. This one reloads by itself.";
+    TOO_MANY_WATCHERS = "Too many pages update live. This page reloads every few seconds.";
 
     // Domains.
     ADD_DOMAIN = "Add domain";
@@ -42,10 +42,10 @@ words! {
     DOMAIN = "Domain";
     CERTIFICATE = "Certificate";
     PRIMARY = "Primary";
-    NO_PRIMARY = "No domain is the primary one. The next that goes live becomes it, or make one primary on its page.";
+    NO_PRIMARY = "No primary domain. The next domain that goes live becomes primary, or set one on its page.";
 
-    IS_APEX = "This is an apex domain: it has no label in front. A CNAME cannot stand there, so create an ALIAS or ANAME record. Not every DNS provider offers them; if yours does not, use a subdomain such as www.";
-    RECORD_HINT = "Copy each value exactly. Leave proxying switched off.";
+    IS_APEX = "This is an apex domain, such as example.com. DNS allows no CNAME there, so create an ALIAS or ANAME record. Not every DNS provider offers them; if yours does not, use a subdomain such as www.";
+    RECORD_HINT = "Copy each value exactly. Turn off your DNS provider's proxy for it.";
 
     RECORDS = "DNS records";
     TYPE = "Type";
@@ -53,9 +53,9 @@ words! {
     VALUE = "Value";
     TTL = "TTL";
     STATE = "State";
-    ACT_HERE = "Something only you can change stands in the way. It is named below, with what to do.";
-    SUSPENDED_HERE = "Visitors are not served here at present. What is needed is named below.";
-    CHECKED_NOT_YET = "Checked just now: it is not there yet. What is missing stands below.";
+    ACT_HERE = "A problem that only you can fix. It is listed below with its fix.";
+    SUSPENDED_HERE = "Visitors are not served here. The problem and its fix are listed below.";
+    CHECKED_NOT_YET = "Checked just now: a record is still missing. It is listed below.";
     NAMESERVERS = "What your nameservers answer";
     NAMESERVER = "Nameserver";
     ANSWER = "Answer";
@@ -131,12 +131,12 @@ pub(crate) const fn fault_title(status: u16) -> &'static str {
 pub(crate) fn notice(query: &str) -> Option<&'static str> {
     match query {
         "verified" => Some("Checked just now."),
-        "made" => Some("It was shown once. If it was not copied, make another and take the old one away."),
+        "made" => Some("The key was shown once. If you did not copy it, create a new key and revoke that one."),
         "verifying" => Some("The check is taking longer than usual. Its result appears here."),
-        "saved" => Some("Saved. It is in force on every gateway within a second."),
+        "saved" => Some("Saved. Every gateway applies it within a second."),
         "revoked" => Some("The key is revoked."),
         "removed" => Some("The webhook is removed."),
-        "tested" => Some("A test message is on its way. What becomes of it is listed below."),
+        "tested" => Some("Sending a test message. Its result appears below."),
         "repeated" => Some("It is being sent again."),
         _ => None,
     }

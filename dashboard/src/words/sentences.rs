@@ -31,7 +31,7 @@ pub(crate) fn stopped(acknowledged: &str) -> String {
     };
     match read() {
         Some((_, 0, _)) => "Traffic has stopped. No gateway is connected at the moment.".to_owned(),
-        Some((1, 1, time)) => format!("Traffic stopped on the one gateway there is, within {time} ms."),
+        Some((1, 1, time)) => format!("Traffic stopped on the only gateway, within {time} ms."),
         Some((stopped, all, time)) => format!("Traffic stopped on {stopped} of {all} gateways, within {time} ms."),
         None => "Traffic has stopped.".to_owned(),
     }
@@ -53,26 +53,26 @@ pub(crate) fn silent(millis: i64) -> String {
 pub(crate) const fn banned(reason: BanReason) -> &'static str {
     match reason {
         BanReason::Strikes => {
-            "It went on sending after 429 Too Many Requests, so it is refused for a while. Let it wait as Retry-After says."
+            "Banned for a while: it kept sending after 429 Too Many Requests. Let it wait as Retry-After says."
         }
-        BanReason::Operator => "The operator of the platform has it refused for a while.",
+        BanReason::Operator => "Banned for a while by the operator of the platform.",
     }
 }
 
 /// The reason of a ban, for operators.
 pub(crate) fn ban_reason(ban: &Ban) -> String {
     let why = match (ban.reason, ban.level) {
-        (BanReason::Operator, _) => "imposed by an operator".to_owned(),
+        (BanReason::Operator, _) => "banned by an operator".to_owned(),
         (BanReason::Strikes, ..=1) => "went on sending after 429".to_owned(),
         (BanReason::Strikes, 2) => "went on sending after 429, for the second time in a day".to_owned(),
         (BanReason::Strikes, 3) => "went on sending after 429, for the third time in a day".to_owned(),
-        (BanReason::Strikes, _) => "went on sending after 429, again and again".to_owned(),
+        (BanReason::Strikes, _) => "went on sending after 429, more than three times in a day".to_owned(),
     };
-    if ban.shadow { format!("{why}; bans are only tried out, so it is not refused") } else { why }
+    if ban.shadow { format!("{why}; not refused, because bans are in shadow mode") } else { why }
 }
 
 pub(crate) fn bans_shown(shown: usize, total: u64) -> String {
-    format!("{shown} of {total} are shown; tollhouse ban list has them all.")
+    format!("Showing {shown} of {total}. All: tollhouse ban list")
 }
 
 pub(crate) fn domains_used(used: u64, limit: u32) -> String {
@@ -93,7 +93,7 @@ mod tests {
     fn acknowledgements_read_as_sentences() {
         for (header, sentence) in [
             ("3/3; 4ms", "Traffic stopped on 3 of 3 gateways, within 4 ms."),
-            ("1/1; 2ms", "Traffic stopped on the one gateway there is, within 2 ms."),
+            ("1/1; 2ms", "Traffic stopped on the only gateway, within 2 ms."),
             ("0/0; 0ms", "Traffic has stopped. No gateway is connected at the moment."),
             ("2/3; 1000ms", "Traffic stopped on 2 of 3 gateways, within 1000 ms."),
             ("", "Traffic has stopped."),

@@ -29,33 +29,31 @@ pub(crate) fn known_status(text: &str) -> Option<&'static str> {
 /// The meaning of a status for the domain's owner.
 pub(crate) fn status_sentence(status: &str) -> &'static str {
     match status {
-        "pending_dns" => "Create the record below at your DNS provider. We look for it by ourselves, again and again.",
+        "pending_dns" => "Create the DNS record at your DNS provider. We check automatically.",
         "pending_ownership" => {
             "Another project has this name, or had it. Create the TXT record below to prove that it is yours."
         }
         "issuing" => "DNS is right. A certificate is being issued, which usually takes a couple of minutes.",
-        "active" => "Visitors reach your project here. The certificate renews by itself.",
-        "action_required" => {
-            "Something only you can change stands in the way. The page of the domain says what, and what to do."
+        "active" => "Visitors reach your project here. The certificate renews automatically.",
+        "action_required" => "A problem that only you can fix. Open the domain for the problem and its fix.",
+        "degraded" => {
+            "Visitors still reach your project here, but its DNS is no longer right. Fix it before service stops."
         }
-        "degraded" => "Visitors still reach your project here, but DNS has changed. Repair it before it stops.",
-        "suspended" => "Visitors are not served here at present. The page of the domain says what is needed.",
-        "removing" => {
-            "Being removed. It disappears once every gateway has acknowledged that; until then some may serve it."
-        }
+        "suspended" => "Visitors are not served here. Open the domain for the problem and its fix.",
+        "removing" => "Being removed. Gateways that have not confirmed yet may still serve it.",
         _ => "",
     }
 }
 
 pub(crate) fn propagating(right: usize, all: usize) -> String {
     format!(
-        "{right} of {all} of your nameservers answer correctly already. The others follow by themselves; that can take \
-         up to 48 hours, mostly it takes minutes."
+        "{right} of {all} of your nameservers answer correctly already. The others follow, usually within minutes, \
+         at most 48 hours."
     )
 }
 
 pub(crate) fn waits_in_queue(number: i64) -> String {
-    format!("DNS is right. The certificate is number {number} in our queue; it comes by itself.")
+    format!("DNS is right. The certificate is number {number} in our queue. Nothing to do.")
 }
 
 pub(crate) fn certificate_status(status: &str) -> (&'static str, &'static str) {
@@ -86,19 +84,19 @@ pub(crate) fn verdict(verdict: &str) -> (&'static str, &'static str) {
     match verdict {
         "ok" => ("Right", "good"),
         "ok_apex_cname" => ("Right, but a CNAME at an apex", "good"),
-        "missing" => ("Nothing there yet", "wait"),
+        "missing" => ("No record yet", "wait"),
         "wildcard" => ("Only a wildcard so far", "wait"),
-        "cname_mismatch" => ("CNAME leads elsewhere", "bad"),
-        "cname_chained" => ("CNAME by way of another name", "bad"),
-        "conflicting_a" => ("A record in the way", "bad"),
-        "conflicting_aaaa" => ("AAAA record in the way", "bad"),
-        "conflicting_a_and_aaaa" => ("A and AAAA records in the way", "bad"),
+        "cname_mismatch" => ("CNAME points elsewhere", "bad"),
+        "cname_chained" => ("CNAME through another name", "bad"),
+        "conflicting_a" => ("A record blocks the CNAME", "bad"),
+        "conflicting_aaaa" => ("AAAA record blocks the CNAME", "bad"),
+        "conflicting_a_and_aaaa" => ("A and AAAA records block the CNAME", "bad"),
         "proxied" => ("Proxied by another network", "bad"),
-        "address_mismatch" => ("Addresses lead elsewhere", "bad"),
+        "address_mismatch" => ("Addresses of another server", "bad"),
         "timeout" => ("Does not answer", "off"),
         "servfail" => ("Reports a failure", "off"),
         "lame" => ("Does not know the zone", "off"),
-        "unreachable" => ("Not asked: no way there", "off"),
+        "unreachable" => ("Unreachable from our network", "off"),
         _ => ("No usable answer", "off"),
     }
 }
@@ -126,26 +124,26 @@ pub(crate) const fn scope(scope: Scope) -> &'static str {
 pub(crate) fn event(kind: &str) -> String {
     let words = match kind {
         "domain.created" => "Domain added",
-        "domain.verify_requested" => "Check asked for",
+        "domain.verify_requested" => "Check requested",
         "domain.verified" => "DNS verified",
-        "domain.unverified" => "DNS no longer right",
+        "domain.unverified" => "DNS no longer correct",
         "domain.status_changed" => "Status changed",
         "domain.active" => "Domain went live",
         "domain.degraded" => "Domain degraded",
         "domain.suspended" => "Domain suspended",
-        "domain.plan_ended" => "Plan without custom domains",
+        "domain.plan_ended" => "Plan lost custom domains",
         "domain.updated" => "Domain changed",
         "domain.primary_changed" => "Primary domain changed",
         "domain.transferred" => "Domain moved to another project",
         "domain.removed" => "Domain removed",
         "domain.certificate.issued" => "Certificate issued",
         "domain.certificate.renewed" => "Certificate renewed",
-        "domain.certificate.waiting" => "Certificate waits",
+        "domain.certificate.waiting" => "Certificate waiting",
         "domain.certificate.failed" => "Certificate attempt failed",
         "order.created" => "Order placed",
         "order.shipped" => "Order shipped",
         "order.cancelled" => "Order cancelled",
-        "withdrawal.waiting" => "Not on every gateway yet",
+        "withdrawal.waiting" => "Waiting for gateways",
         "key.created" => "API key created",
         "key.rotated" => "API key rotated",
         "key.revoked" => "API key revoked",
@@ -159,7 +157,7 @@ pub(crate) fn event(kind: &str) -> String {
         "project.changed" => "Project changed",
         "project.deployed" => "Project deployed",
         "dashboard.signed_in" => "Signed in to the dashboard",
-        // A kind that has no words yet still says what it is.
+        // A kind without words shows its name.
         other => return other.replace(['.', '_'], " "),
     };
     words.to_owned()
@@ -167,7 +165,7 @@ pub(crate) fn event(kind: &str) -> String {
 
 pub(crate) fn actor(actor: &str) -> String {
     match actor {
-        "system" => "on schedule".to_owned(),
+        "system" => "system".to_owned(),
         other => other.replacen("operator:", "operator ", 1),
     }
 }
@@ -176,8 +174,8 @@ pub(crate) fn actor(actor: &str) -> String {
 pub(crate) fn webhook_off(reason: &str) -> &'static str {
     match reason {
         "failing" => "Switched off: every attempt failed for days.",
-        "gone" => "Switched off: the receiver answered that it is gone (410).",
-        "backlog" => "Switched off: too much was waiting for it.",
+        "gone" => "Switched off: the receiver answered 410 Gone.",
+        "backlog" => "Switched off: too many messages were waiting.",
         _ => "Switched off.",
     }
 }

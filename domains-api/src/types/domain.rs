@@ -1,4 +1,4 @@
-//! A domain and all that hangs on it.
+//! A domain with its records, problems, checks and certificate.
 
 use contract::hostname::Hostname;
 use contract::project::ProjectId;
@@ -11,16 +11,16 @@ contract::message! {
     #[derive(Clone, Debug)]
     pub answer Domain = "A domain." {
         name: Hostname = "The name in ASCII.";
-        unicode_name: String = "The name as people read it.";
-        project_id: ProjectId = "Whose it is.";
-        status: Status = "Where it stands; `active` is the aim.";
+        unicode_name: String = "The name in Unicode.";
+        project_id: ProjectId = "The project that it belongs to.";
+        status: Status = "The domain's state; `active` is the final one.";
         status_since: Rfc3339 = "Since when.";
         primary: bool = "Whether it is the project's canonical name.";
         redirect: Option<Redirect>;
-        is_apex: bool = "Whether it is the apex of its zone, where no CNAME can be.";
-        records: Vec<Record> = "What its owner is to create.";
+        is_apex: bool = "Whether it is the apex of its zone, where DNS allows no CNAME.";
+        records: Vec<Record> = "The DNS records that the owner must create.";
         checks: Option<Checks>;
-        problems: Vec<Problem> = "What is in the way, who acts, and what to type.";
+        problems: Vec<Problem> = "Problems that keep the domain from being served, with their fixes.";
         next_check_at: Option<Rfc3339> = "When DNS is checked next.";
         certificate: Certificate;
         withdrawal: Option<Withdrawal>;
@@ -39,23 +39,23 @@ contract::message! {
 }
 
 contract::message! {
-    pub answer DomainQuota = "How many domains the plan has." {
-        allocated: u32 = "How many there may be.";
-        used: u64 = "How many there are.";
-        hard_cap: bool = "Whether more are refused.";
+    pub answer DomainQuota = "The number of domains that the plan allows." {
+        allocated: u32 = "The largest number of domains.";
+        used: u64 = "The present number of domains.";
+        hard_cap: bool = "Whether more domains are refused.";
     }
 }
 
 contract::message! {
     #[derive(Clone, Debug)]
-    pub answer Redirect = "Where visitors are sent." {
+    pub answer Redirect = "A redirect of visitors." {
         to: String = "`primary`, or another domain of the project.";
         status: Option<u16> = "Null: 301 for GET and HEAD, 308 for everything else.", { "enum": [301, 302, 307, 308, null] };
     }
 }
 
 contract::message! {
-    pub request NewRedirect = "Where to send visitors." {
+    pub request NewRedirect = "A redirect of visitors." {
         to: String = "`primary`, or another domain of the project.";
         status: Option<u16> = "Null: 301 for GET and HEAD, 308 for everything else.", { "enum": [301, 302, 307, 308, null] };
     }
@@ -65,28 +65,28 @@ contract::message! {
     pub request NewDomain = "A domain to add." {
         name: String = "A fully qualified name; international names in either form.";
         #[serde(default)]
-        primary: bool = "Make it the primary one once it is active.", { "default": false };
+        primary: bool = "Whether it becomes primary when it is active.", { "default": false };
         redirect: Option<NewRedirect>;
     }
 }
 
 contract::message! {
-    pub request DomainChange = "What to change of a domain." {
-        primary: Option<bool> = "Whether it is the primary one.";
+    pub request DomainChange = "Changes of a domain; absent fields stay." {
+        primary: Option<bool> = "Whether it is the primary domain.";
         #[serde(default)]
         redirect: Field<NewRedirect>;
     }
 }
 
 contract::message! {
-    pub answer DomainCheck = "What adding a name would mean." {
+    pub answer DomainCheck = "The result that adding this name would have." {
         name: Hostname = "The name in ASCII.";
-        unicode_name: String = "The name as people read it.";
-        local: bool = "Whether it always means this machine.";
+        unicode_name: String = "The name in Unicode.";
+        local: bool = "Whether the name always means this machine (`.localhost`).";
         is_apex: bool = "Whether it is the apex of its zone.";
-        contested: bool = "Whether another project has it, or had it lately: ownership is to be proven.";
-        records: Vec<Record> = "What to create.";
-        problems: Vec<Problem> = "What is in the way.";
+        contested: bool = "Whether another project has or recently had the name, so that ownership must be proven.";
+        records: Vec<Record> = "The DNS records to create.";
+        problems: Vec<Problem> = "Problems that would keep it from being served.";
         checks: Option<Checks>;
     }
 }
@@ -104,11 +104,11 @@ contract::words! {
 }
 
 contract::words! {
-    /// What a record is for.
+    /// The purpose of a record.
     pub enum RecordPurpose {
-        /// To lead visitors here.
+        /// Sends visitors here.
         Traffic = "traffic",
-        /// To prove whose the name is.
+        /// Proves ownership of the name.
         Ownership = "ownership",
     }
 }
@@ -117,27 +117,27 @@ contract::message! {
     #[derive(Clone, Debug)]
     pub answer Record = "A DNS record." {
         kind as "type": RecordType = "Its type; ALIAS is what providers call ALIAS, ANAME or flattening.";
-        name: String = "Its name as a provider's form wants it.";
+        name: String = "The name as DNS providers' forms take it: relative to the zone.";
         fqdn: String = "Its whole name.";
         value: String = "Its value.";
         ttl: u32 = "Its time to live in seconds.";
-        purpose: RecordPurpose = "What it is for.";
-        state: RecordState = "What the last check found.";
+        purpose: RecordPurpose = "The purpose of the record.";
+        state: RecordState = "The result of the last check.";
     }
 }
 
 contract::message! {
     #[derive(Clone, Debug)]
-    pub answer Problem = "What stands between a domain and its certificate." {
-        code: ProblemCode = "Which problem it is.";
-        severity: Severity = "Whether it holds the domain up.";
+    pub answer Problem = "A problem that keeps a domain from being served." {
+        code: ProblemCode = "The code of the problem.";
+        severity: Severity = "Whether the domain waits for the fix.";
         who: Who = "Who must act.";
-        message: String = "What is the matter.";
-        expected: Vec<String> = "What should be there.";
-        observed: Vec<String> = "What is there.";
-        place as "where": String = "The name or nameserver it was seen at.";
-        fix: String = "What to do.";
-        retry_at: Option<Rfc3339> = "When we try again by ourselves.";
+        message: String = "The problem in words.";
+        expected: Vec<String> = "The expected records.";
+        observed: Vec<String> = "The records found.";
+        place as "where": String = "The name or nameserver with the problem.";
+        fix: String = "What the owner must do.";
+        retry_at: Option<Rfc3339> = "When the platform tries again automatically.";
     }
 }
 
@@ -147,35 +147,35 @@ contract::message! {
         at: Rfc3339 = "When.";
         duration_ms: u64 = "How long it took.";
         queries: u32 = "Questions asked.";
-        resolver: String = "Whom we asked: `authoritative` or `recursive`.";
+        resolver: String = "The servers asked: `authoritative` or `recursive`.";
         zone: Option<String> = "The zone the name is in.";
-        nameservers: Vec<NameserverView> = "What each said.";
+        nameservers: Vec<NameserverView> = "The answer of each.";
         caa: CaaView;
     }
 }
 
 contract::message! {
     #[derive(Clone, Debug)]
-    pub answer Turn = "Its place in our queue of orders, while it waits there." {
+    pub answer Turn = "The domain's place in the queue of certificate orders." {
         number: i64 = "Its number in the queue, from 1.", { "minimum": 1 };
-        at: Option<Rfc3339> = "When its turn comes, as far as is known now; null while no gateway is connected.";
+        at: Option<Rfc3339> = "The estimated time of its order; null while no gateway is connected.";
     }
 }
 
 contract::message! {
     #[derive(Clone, Debug)]
     pub answer Certificate = "A domain's certificate." {
-        status: CertificateStatus = "How far it is.";
-        ca: Option<String> = "Who issued it.";
+        status: CertificateStatus = "The state of the certificate.";
+        ca: Option<String> = "The authority that issued it.";
         serial: Option<String> = "Its serial number.";
         not_before: Option<Rfc3339> = "From when it is valid.";
         not_after: Option<Rfc3339> = "Until when.";
         key_type: Option<String> = "The type of its key.";
-        renew_at: Option<Rfc3339> = "When its successor will be asked for.";
+        renew_at: Option<Rfc3339> = "When it will be renewed.";
         queue: Option<Turn>;
         attempts: u32 = "Failed attempts in a row.";
-        last_error: Option<String> = "What the last one failed with: one phrase for each class of failure.";
-        next_attempt_at: Option<Rfc3339> = "When the next one is made.";
-        rate_limited_until: Option<Rfc3339> = "Until when the authority wants to be left alone.";
+        last_error: Option<String> = "The class of the last failure, as a fixed phrase.";
+        next_attempt_at: Option<Rfc3339> = "When the next attempt is made.";
+        rate_limited_until: Option<Rfc3339> = "Until when the authority limits our orders.";
     }
 }

@@ -53,7 +53,7 @@ pub struct StuckDomain {
 pub struct ListedBan {
     /// The ban.
     pub ban: Ban,
-    /// The key's project; nothing when the key is forgotten already.
+    /// The key's project; `None` if the key was deleted already.
     pub project: Option<ProjectId>,
     /// What its owner calls the key.
     pub label: Option<String>,

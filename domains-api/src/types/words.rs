@@ -96,11 +96,11 @@ pub const WANTED_MAX: usize = 50;
 contract::words! {
     /// Why nothing is sent to an endpoint.
     pub enum DisabledReason {
-        /// Its owner said so.
+        /// The owner disabled it.
         Owner = "owner",
         /// It has failed for days.
         Failing = "failing",
-        /// It said that it is gone (410).
+        /// The receiver answered 410 Gone.
         Gone = "gone",
         /// Too much waits for it.
         Backlog = "backlog",

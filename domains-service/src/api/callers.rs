@@ -1,8 +1,8 @@
-//! Authentication: on the public listener of the gateway that forwarded a request and of the holder of the key that the client
-//! presented, on the internal listener of the holder of a credential.
+//! Authentication: on the public listener of the gateway that forwarded a request and of the holder of the key that the
+//! client presented, on the internal listener of the holder of a credential.
 //!
-//! A gateway's signed identity proves only that a request came through that gateway. The project of a key, its scopes and
-//! its end are read from our own table. So a stolen gateway can act only as keys that pass through it.
+//! A gateway's signed identity proves only that a request came through that gateway. The project of a key, its scopes
+//! and its end are read from our own table. So a stolen gateway can act only as keys that pass through it.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use http::{Extensions, HeaderMap, header};
 
 use crate::actor::{Actor, Origin};
 use crate::app::App;
-use crate::error::{ApiError, Code};
+use crate::error::{ApiError, ApiResult, Code};
 use crate::store::credentials::Kind;
 use crate::text::hexadecimal;
 
 /// The form in which a key is sent: RFC 6750.
 const CHALLENGE: &str = r#"Bearer realm="tollhouse""#;
 
-/// Identifies the gateway that signed a request's identity: requests get their [`Origin`]. A signing key withdrawn after the
-/// identity was verified is refused.
+/// Identifies the gateway that signed a request's identity: requests get their [`Origin`]. A signing key withdrawn
+/// after the identity was verified is refused.
 pub(super) async fn came_through(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let Some(origin) = origin(&app, request.extensions()) else { return identity_required().into_response() };
     request.extensions_mut().insert(origin);
@@ -56,7 +56,7 @@ pub(super) async fn require_key(State(app): State<Arc<App>>, mut request: Reques
 }
 
 /// The key in `Authorization`, which must occur once.
-fn presented(headers: &HeaderMap) -> Result<PresentedKey, ApiError> {
+fn presented(headers: &HeaderMap) -> ApiResult<PresentedKey> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let Some(value) = values.next() else {
         return Err(refused(Code::MissingApiKey, "Send your API key: Authorization: Bearer <API_KEY>."));
@@ -68,10 +68,10 @@ fn presented(headers: &HeaderMap) -> Result<PresentedKey, ApiError> {
 /// The holder of the key, from our own table.
 async fn holder(
     app: &App,
-    presented: Result<PresentedKey, ApiError>,
+    presented: ApiResult<PresentedKey>,
     identity: &Identity,
     origin: Origin,
-) -> Result<Actor, ApiError> {
+) -> ApiResult<Actor> {
     let presented = presented?;
     let found = app.core.store.key_by_digest(presented.digest()).await?;
     let valid = found.filter(|key| key.is_valid() && key.environment == app.core.settings.environment);
@@ -102,8 +102,8 @@ fn refused(code: Code, message: &str) -> ApiError {
     code.refuse(message).with_header(header::WWW_AUTHENTICATE, CHALLENGE).into()
 }
 
-/// Accepts requests with a valid credential of this kind. They carry the [`Credential`], and operators' the [`Actor`] that
-/// the audit log names. The time of its use is recorded later, so the answer does not wait for the disk.
+/// Accepts requests with a valid credential of this kind. They carry the [`Credential`], and operators' the [`Actor`]
+/// that the audit log names. The time of its use is recorded later, so the answer does not wait for the disk.
 ///
 /// [`Credential`]: crate::store::credentials::Credential
 pub(super) async fn require_credential(

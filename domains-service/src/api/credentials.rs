@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use axum::routing::on;
 use chassis::guard;
 use chassis::openapi::Method;
@@ -17,9 +17,9 @@ use serde_json::json;
 
 use super::Operation;
 use super::extract::{Json, Params, Path};
-use super::view::{event_for_operators, rfc3339};
+use super::view::{event_for_operators, page, rfc3339};
 use crate::app::App;
-use crate::error::{ApiError, Code};
+use crate::error::{ApiError, ApiResult, Code};
 use crate::keyring;
 use crate::store::credentials::{COMMAND_LINE, Credential, Enrolment, Kind, NotEnrolled, Origin, Recorded};
 use crate::store::events::{EVENTS_PER_PAGE, Through};
@@ -60,29 +60,30 @@ pub(super) struct NewCredential {
 
 impl NewCredential {
     /// Its lifetime in days; `None` for gateways and services, whose credentials do not expire.
-    fn days(&self) -> Result<Option<u32>, ApiError> {
+    fn days(&self) -> ApiResult<Option<u32>> {
         if !is_node_name(&self.name) {
-            let message = format!("Call it 1 to {NODE_NAME_BYTES_MAX} characters of a-z, 0-9, - and full stops.");
-            return Err(Code::InvalidBody.refuse(message).into());
+            let message = format!("Use 1 to {NODE_NAME_BYTES_MAX} characters of a-z, 0-9, - and full stops.");
+            return Code::InvalidBody.fail(message);
         }
         match (self.kind, self.days) {
             (Kind::Operator, days) if (1..=DAYS_MAX).contains(&days.unwrap_or(DAYS)) => Ok(Some(days.unwrap_or(DAYS))),
             (Kind::Gateway | Kind::Service, None) => Ok(None),
             _ => {
                 let message =
-                    format!("An operator's token is good for 1 to {DAYS_MAX} days; other credentials have no end.");
-                Err(Code::InvalidBody.refuse(message).into())
+                    format!("An operator's token is valid for 1 to {DAYS_MAX} days; other credentials never expire.");
+                Code::InvalidBody.fail(message)
             }
         }
     }
 }
 
-/// `POST /internal/credentials`: the response has the new credential, in the form of a file and of a header. It is shown nowhere else.
+/// `POST /internal/credentials`: the response has the new credential, in the form of a file and of a header. It is
+/// shown nowhere else.
 pub(super) async fn create(
     State(app): State<Arc<App>>,
     Extension(maker): Extension<Credential>,
     Json(wanted): Json<NewCredential>,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let days = wanted.days()?;
     let NewCredential { kind, name, .. } = wanted;
     let credential = Secret::generate().map_err(|_| Code::InternalError.refuse("Cannot generate a secret."))?;
@@ -113,7 +114,7 @@ pub(super) async fn create(
 }
 
 /// `GET /internal/credentials?kind=`: all of them, or those of one kind.
-pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<Response, ApiError> {
+pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> ApiResult {
     let kind = params.text("kind").map(str::parse).transpose().map_err(|_| no_kind())?;
     let all: Vec<_> = app.core.store.credentials(kind).await?.iter().map(view).collect();
     Ok(axum::Json(json!({ "credentials": all })).into_response())
@@ -137,11 +138,13 @@ fn view(recorded: &Recorded) -> serde_json::Value {
     })
 }
 
-/// `DELETE /internal/credentials/{kind}/{name}?made=true`: revokes a credential. Streams of a gateway are closed, identities
-/// that it signs are refused, and the other gateways have new keys for session tickets; a service is waited for no longer.
+/// `DELETE /internal/credentials/{kind}/{name}?made=true`: revokes a credential. Streams of a gateway are closed,
+/// identities that it signs are refused, and the other gateways have new keys for session tickets; a service is waited
+/// for no longer.
 ///
-/// With `made`, credentials that it created are revoked as well, and those that they created. Without, the response lists them. It names the files
-/// that revoked credentials were enrolled from: until such a file is replaced, the gateway or service that has it is refused.
+/// With `made`, credentials that it created are revoked as well, and those that they created. Without, the response
+/// lists them. It names the files that revoked credentials were enrolled from: until such a file is replaced, the
+/// gateway or service that has it is refused.
 ///
 /// It may be repeated, with the same response: nothing is lost if a response did not arrive, or was 503 because not
 /// everything had followed the revocation yet.
@@ -150,19 +153,19 @@ pub(super) async fn revoke(
     Extension(actor): Extension<Credential>,
     Path([kind, name]): Path<2>,
     params: Params,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let kind: Kind = kind.parse().map_err(|_| no_kind())?;
     let with_made: bool = params.value("made", false, "true or false")?;
     if kind == Kind::Operator && name == COMMAND_LINE {
         let message = "The command line's credential derives from the platform's secret: replace the secret and restart the control plane.";
-        return Err(Code::CommandLineCredential.refuse(message).into());
+        return Code::CommandLineCredential.fail(message);
     }
     let mut write = app.core.store.write().await?;
     write.confirm(&actor).await?;
     let mut revoked: Vec<_> = write.last_credential(kind, &name).await?.into_iter().collect();
     if revoked.is_empty() {
         let message = format!("There is no {} called {name:?}.", kind.as_str());
-        return Err(Code::NotFound.refuse(message).into());
+        return Code::NotFound.fail(message);
     }
     let mut made = write.made_by(kind, &name, with_made).await?;
     if with_made {
@@ -200,14 +203,14 @@ pub(super) async fn revoke(
                        database went back in time now, it would be valid again. Correct what `tollhouse status` says about the \
                        file, and revoke it once more: the answer confirms it, with the list of what it made. `tollhouse node \
                        changes NAME` lists what was changed through a gateway.";
-        return Err(Code::StorageUnavailable.refuse(message).into());
+        return Code::StorageUnavailable.fail(message);
     }
     let shown = |all: &[Recorded]| all.iter().map(view).collect::<Vec<_>>();
     Ok(axum::Json(json!({ "revoked": shown(&revoked), "made": shown(&made) })).into_response())
 }
 
 /// Refuses identities that these gateways sign, from now on.
-async fn forget_signatures(app: &App, gateways: &[&str]) -> Result<(), ApiError> {
+async fn forget_signatures(app: &App, gateways: &[&str]) -> ApiResult<()> {
     if gateways.is_empty() {
         return Ok(());
     }
@@ -222,28 +225,22 @@ async fn forget_signatures(app: &App, gateways: &[&str]) -> Result<(), ApiError>
     );
     let message = "The credential is revoked, but services accept its identity tokens until the database answers again. \
                    See the log of the control plane.";
-    Err(Code::StorageUnavailable.refuse(message).into())
+    Code::StorageUnavailable.fail(message)
 }
 
-/// `GET /internal/credentials/gateway/{gateway}/changes?since=`: the changes made through a gateway, in all projects, newest
-/// first. They show an operator who revokes a stolen gateway what to undo.
-pub(super) async fn changes(
-    State(app): State<Arc<App>>,
-    Path([gateway]): Path<1>,
-    params: Params,
-) -> Result<Response, ApiError> {
+/// `GET /internal/credentials/gateway/{gateway}/changes?since=`: the changes made through a gateway, in all projects,
+/// newest first. They show an operator who revokes a stolen gateway what to undo.
+pub(super) async fn changes(State(app): State<Arc<App>>, Path([gateway]): Path<1>, params: Params) -> ApiResult {
     let since = params.value("since", jiff::Timestamp::UNIX_EPOCH, "a moment such as 2026-01-31T12:00:00Z")?;
     let before = params.number_cursor()?;
     let since = UnixMillis(since.as_millisecond());
     let found = app.core.store.changes_through(&gateway, since, Some(before)).await?;
-    let full = i64::try_from(found.len()).is_ok_and(|count| count == EVENTS_PER_PAGE);
-    let next = found.last().filter(|_| full).map(|change| change.event.id.to_string());
-    let list: Vec<_> = found.iter().map(view_of_change).collect();
+    let (list, next) = page(&found, EVENTS_PER_PAGE, |change| change.event.id.to_string(), view_of_change);
     Ok(axum::Json(json!({ "changes": list, "next_cursor": next })).into_response())
 }
 
 fn view_of_change(change: &Through) -> serde_json::Value {
-    let mut shown = event_for_operators(&change.event);
+    let mut shown = event_for_operators(change);
     if let Some(fields) = shown.as_object_mut() {
         fields.insert("project".to_owned(), json!(change.project_name));
         fields.insert("project_uid".to_owned(), json!(change.project));
@@ -262,10 +259,7 @@ async fn learn(app: &App) {
 }
 
 /// `POST /internal/gateway-keys`: new keys for all gateways at once; those of before are worth nothing.
-pub(super) async fn rotate(
-    State(app): State<Arc<App>>,
-    Extension(actor): Extension<Credential>,
-) -> Result<Response, ApiError> {
+pub(super) async fn rotate(State(app): State<Arc<App>>, Extension(actor): Extension<Credential>) -> ApiResult {
     keyring::renew(&app.core, true).await.map_err(|error| {
         tracing::error!(
             error = format!("{error:#}"),
@@ -279,16 +273,16 @@ pub(super) async fn rotate(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// `POST /internal/passes`: the operator's way into one service or one gateway, for less than a minute. The operator's own token
-/// stays here: a service or a gateway in wrong hands that was shown it could use it.
+/// `POST /internal/passes`: the operator's way into one service or one gateway, for less than a minute. The operator's
+/// own token stays here: a service or a gateway in wrong hands that was shown it could use it.
 pub(super) async fn pass(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Credential>,
     Json(to): Json<PassFor>,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     if !is_node_name(to.name()) {
         let message = "Name a service, {\"service\": \"orders-service\"}, or a gateway, {\"gateway\": \"gateway-1\"}.";
-        return Err(Code::InvalidBody.refuse(message).into());
+        return Code::InvalidBody.fail(message);
     }
     tracing::info!(actor = actor.name, to = to.audience(), "issued a pass to an operator");
     let pass = guard::pass(&app.gateways.pass_key, &to, app.core.clock.now_seconds());

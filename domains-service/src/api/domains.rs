@@ -1,13 +1,13 @@
 //! Domains: list, show, events, and their JSON; other operations are in the modules below.
 
-mod add;
-mod change;
-mod verify;
+pub(super) mod add;
+pub(super) mod change;
+pub(super) mod verify;
 
 use std::collections::HashMap;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use axum::routing::on;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -27,7 +27,7 @@ use super::types::{self, DomainQuota, Domains, Events, Record, RecordPurpose, Re
 use super::{Handler, Operation, projects, view};
 use crate::app::App;
 use crate::domain::{CertificateState, Domain, Status};
-use crate::error::{ApiError, Code};
+use crate::error::{ApiError, ApiResult, Code};
 use crate::issuer::QueuePlace;
 use crate::project::ProjectRef;
 use crate::store::projects::ProjectRecord;
@@ -41,9 +41,8 @@ const NAME_PART_MAX: usize = 253;
 /// Bytes of a digest that are enough to tell two states of one domain apart.
 const TAG_BYTES: usize = 12;
 
-/// Operations on domains.
-pub(super) const OPERATIONS: &[Operation] =
-    &[LIST, add::ADD, SHOW, verify::VERIFY, EVENTS, change::CHANGE, change::REMOVE, add::CHECK];
+/// Operations that only read.
+pub(super) const OPERATIONS: &[Operation] = &[LIST, SHOW, EVENTS];
 
 const LIST: Operation = Operation {
     summary: "List domains",
@@ -69,7 +68,7 @@ const LIST: Operation = Operation {
 
 const SHOW: Operation = Operation {
     summary: "Show a domain",
-    description: "Where it stands, and what its owner has to do.",
+    description: "Its state, and what its owner must do.",
     answers: &[Success::new(200, "The domain.", schema::of::<types::Domain>).with(&["ETag"])],
     ..reading("showDomain", "/v1/projects/{project}/domains/{domain}", |get| on(get, show))
 };
@@ -101,12 +100,7 @@ const fn writing(id: &'static str, method: Method, path: &'static str, handler: 
 const WITHDRAWN: &[What] = &[What::Name, What::Redirect];
 
 /// A domain as a response. Its ETag depends only on the record, not on which gateways have applied it.
-async fn response(
-    app: &App,
-    project: &ProjectRecord,
-    domain: &Domain,
-    status: StatusCode,
-) -> Result<Response, ApiError> {
+async fn response(app: &App, project: &ProjectRecord, domain: &Domain, status: StatusCode) -> ApiResult {
     let mut shown = representation(app, project, domain);
     let etag = etag_of(&shown);
     let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &project.id.uid).await?;
@@ -121,7 +115,7 @@ async fn turns(app: &App, project: &ProjectRecord) -> HashMap<String, QueuePlace
     app.issuing.authorities.places(&project.id.uid).await.unwrap_or_else(|error| {
         tracing::warn!(
             project.id = %project.id, %error,
-            "cannot read the queue of orders; showing domains without their places"
+            "cannot read the queue of orders; showing domains without their queue positions"
         );
         HashMap::new()
     })
@@ -141,14 +135,14 @@ fn show_turn(shown: &mut types::Domain, turns: &HashMap<String, QueuePlace>) {
 }
 
 /// `GET …/domains`.
-async fn list(Authorised { app, project: id, .. }: Authorised, params: Params) -> Result<Response, ApiError> {
+async fn list(Authorised { app, project: id, .. }: Authorised, params: Params) -> ApiResult {
     let limit = params.limit()?;
     let project = projects::load(&app, &id).await?;
     let status = params.text("status").filter(|word| !word.is_empty()).map(str::parse::<Status>).transpose();
     let status = status.map_err(|_| Code::InvalidQuery.refuse("status must be a state of domains, such as active."))?;
     let part = params.text("name").unwrap_or_default();
     if part.chars().count() > NAME_PART_MAX {
-        return Err(Code::InvalidQuery.refuse(format!("name has at most {NAME_PART_MAX} characters.")).into());
+        return Code::InvalidQuery.fail(format!("name has at most {NAME_PART_MAX} characters."));
     }
     let part = part.trim().to_lowercase();
     // A name in another script is kept in its ASCII form.
@@ -171,7 +165,7 @@ async fn list(Authorised { app, project: id, .. }: Authorised, params: Params) -
 }
 
 /// The project's domain of a name in a path, or 404.
-async fn load(app: &App, id: &ProjectRef, name: &str) -> Result<Domain, ApiError> {
+async fn load(app: &App, id: &ProjectRef, name: &str) -> ApiResult<Domain> {
     let found = match Hostname::parse(name) {
         Ok(name) => app.core.store.find_domain(id, &name).await?,
         Err(_) => None,
@@ -180,16 +174,16 @@ async fn load(app: &App, id: &ProjectRef, name: &str) -> Result<Domain, ApiError
 }
 
 /// The same within a writing transaction; also a domain that is being removed.
-async fn find_any(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Domain, ApiError> {
+async fn find_any(write: &mut Write, project: &ProjectRef, name: &str) -> ApiResult<Domain> {
     let name = Hostname::parse(name).map_err(|_| no_domain())?;
     domains::find_domain(write.connection(), project, &name).await?.ok_or_else(no_domain)
 }
 
 /// The same, except a domain that is being removed.
-async fn find(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Domain, ApiError> {
+async fn find(write: &mut Write, project: &ProjectRef, name: &str) -> ApiResult<Domain> {
     let domain = find_any(write, project, name).await?;
     if domain.removal.is_some() {
-        return Err(Code::RemovalInProgress.refuse("The domain is being removed.").into());
+        return Code::RemovalInProgress.fail("The domain is being removed.");
     }
     Ok(domain)
 }
@@ -200,17 +194,14 @@ fn no_domain() -> ApiError {
 }
 
 /// `GET …/domains/{domain}`.
-async fn show(Authorised { app, project: id, rest: [name], .. }: Authorised<1>) -> Result<Response, ApiError> {
+async fn show(Authorised { app, project: id, rest: [name], .. }: Authorised<1>) -> ApiResult {
     let project = projects::load(&app, &id).await?;
     let domain = load(&app, &id, &name).await?;
     response(&app, &project, &domain, StatusCode::OK).await
 }
 
 /// `GET …/domains/{domain}/events`.
-async fn events(
-    Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>,
-    params: Params,
-) -> Result<Response, ApiError> {
+async fn events(Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>, params: Params) -> ApiResult {
     projects::load(&app, &id).await?;
     let name = Hostname::parse(&name).map_err(|_| no_domain())?;
     let before = params.number_cursor()?;

@@ -6,7 +6,7 @@ use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header;
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use axum::routing::on;
 use chassis::guard;
 use chassis::openapi::Method;
@@ -23,7 +23,7 @@ use super::Operation;
 use super::extract::{Json, Params};
 use super::types::{GatewayProcess, GatewayProcesses, Withdrawals};
 use crate::app::App;
-use crate::error::{ApiError, Code};
+use crate::error::{ApiError, ApiResult, Code};
 use crate::feed::{self, Ended, PIECES_WAITING_MAX, Permits};
 use crate::key_rotation;
 use crate::nodes::{NODES_OF_ONE_MAX, gateway_of};
@@ -65,10 +65,10 @@ pub(super) async fn feed(
     Extension(shutdown): Extension<Shutdown>,
     Extension(edge): Extension<Credential>,
     params: Params,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let node = params.text("node").unwrap_or_default().to_owned();
     if node.is_empty() || node.len() > NODE_BYTES_MAX {
-        return Err(Code::InvalidQuery.refuse("Name the gateway's process: node=NAME.").into());
+        return Code::InvalidQuery.fail("Name the gateway's process: node=NAME.");
     }
     let node = edge.node(&node);
     let after = Revision(params.value("after", 0, "a revision")?);
@@ -86,9 +86,7 @@ pub(super) async fn feed(
         return Ok(guard::token_required());
     }
     let Some(permit) = permits.take(&edge.digest) else {
-        return Err(Code::StorageUnavailable
-            .refuse("The maximum number of gateways is connected. Retry later.")
-            .into());
+        return Code::StorageUnavailable.fail("The maximum number of gateways is connected. Retry later.");
     };
     let (pieces, waiting) = mpsc::channel(PIECES_WAITING_MAX);
     let watch = app.core.store.watch_credential(&edge.digest);
@@ -124,22 +122,22 @@ fn refuse_history(app: &App, node: &str, after: Revision, newest: Revision) -> R
     Code::History.refuse(message)
 }
 
-/// `POST /internal/edge/nodes`: the revision that a gateway has applied. Refuses impossible reports: an unknown revision,
-/// one of another history, or too many processes with one credential. A revision whose mark the log no longer keeps
-/// counts as nothing applied.
+/// `POST /internal/edge/nodes`: the revision that a gateway has applied. Refuses impossible reports: an unknown
+/// revision, one of another history, or too many processes with one credential. A revision whose mark the log no longer
+/// keeps counts as nothing applied.
 pub(super) async fn report(
     State(app): State<Arc<App>>,
     Extension(permits): Extension<Arc<Permits>>,
     Extension(edge): Extension<Credential>,
     Json(report): Json<NodeReport>,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let is_named = (1..=NODE_BYTES_MAX).contains(&report.node.len()) && !report.node.contains('/');
     if !is_named || report.version.len() > NODE_BYTES_MAX {
         let message = "node and version have 1 to 128 characters, and node has no slash.";
-        return Err(Code::InvalidBody.refuse(message).into());
+        return Code::InvalidBody.fail(message);
     }
     if report.place.as_deref().is_some_and(|place| !is_place(place)) {
-        return Err(Code::InvalidBody.refuse("place is 16 hexadecimal digits.").into());
+        return Code::InvalidBody.fail("place is 16 hexadecimal digits.");
     }
     let mut report = NodeReport { node: edge.node(&report.node), ..report };
     admit(&app, &permits, &edge, &report.node).await?;
@@ -177,7 +175,7 @@ async fn look_at(app: &App, unserved: &[Hostname]) {
 }
 
 /// Refuses a process beyond the maximum of its credential.
-async fn admit(app: &App, permits: &Permits, edge: &Credential, node: &str) -> Result<(), ApiError> {
+async fn admit(app: &App, permits: &Permits, edge: &Credential, node: &str) -> ApiResult<()> {
     if app.gateways.nodes.knows(node) {
         return Ok(());
     }
@@ -195,7 +193,7 @@ async fn admit(app: &App, permits: &Permits, edge: &Credential, node: &str) -> R
          these processes, run `tollhouse node revoke`"
     );
     let message = format!("{NODES_OF_ONE_MAX} processes are registered with this credential, the maximum.");
-    Err(Code::TooManyProcesses.refuse(message).into())
+    Code::TooManyProcesses.fail(message)
 }
 
 /// The refusal for a report of an unknown revision.
@@ -223,11 +221,11 @@ pub(super) async fn usage(
     Extension(permits): Extension<Arc<Permits>>,
     Extension(edge): Extension<Credential>,
     Json(report): Json<UsageReport>,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let UsageReport { node, projects } = report;
     if node.is_empty() || node.len() > NODE_BYTES_MAX || projects.len() > USAGE_PROJECTS_MAX {
         let message = format!("node has 1 to 128 characters, and a report at most {USAGE_PROJECTS_MAX} projects.");
-        return Err(Code::InvalidBody.refuse(message).into());
+        return Code::InvalidBody.fail(message);
     }
     let node = edge.node(&node);
     let _permit = permits.to_report(&edge.digest).await.ok_or_else(too_many_reports)?;
@@ -246,12 +244,12 @@ pub(super) async fn take_keys(
     Extension(permits): Extension<Arc<Permits>>,
     Extension(edge): Extension<Credential>,
     Json(report): Json<KeyReport>,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let is_named = (1..=NODE_BYTES_MAX).contains(&report.node.len());
     if !is_named || report.used.len() > KEY_USES_MAX || report.bans.len() > BANS_MAX {
         let message =
             format!("node has 1 to 128 characters, and a report at most {KEY_USES_MAX} keys and {BANS_MAX} bans.");
-        return Err(Code::InvalidBody.refuse(message).into());
+        return Code::InvalidBody.fail(message);
     }
     let report = KeyReport { node: edge.node(&report.node), ..report };
     let _permit = permits.to_report(&edge.digest).await.ok_or_else(too_many_reports)?;
@@ -266,12 +264,12 @@ pub(super) async fn take_keys(
 }
 
 fn too_many_reports() -> ApiError {
-    let message = "As many reports with this credential wait as can be written. Retry shortly.";
+    let message = "The maximum of waiting reports with this credential is reached. Retry shortly.";
     Code::StorageUnavailable.refuse(message).with_header(header::RETRY_AFTER, "1").into()
 }
 
 /// The response to a report: a refusal if a part of it exceeded a maximum. The other parts are stored.
-fn taken(node: &str, has_room: bool, what: &'static str) -> Result<Response, ApiError> {
+fn taken(node: &str, has_room: bool, what: &'static str) -> ApiResult {
     if has_room {
         return Ok(http::StatusCode::NO_CONTENT.into_response());
     }
@@ -282,11 +280,11 @@ fn taken(node: &str, has_room: bool, what: &'static str) -> Result<Response, Api
          you do not know these processes, run `tollhouse node revoke`"
     );
     let message = format!("Too many processes report {what}. Reports of earlier processes are kept.");
-    Err(Code::TooManyProcesses.refuse(message).into())
+    Code::TooManyProcesses.fail(message)
 }
 
 /// `GET /internal/nodes`: the processes of gateways that removals wait for.
-pub(super) async fn nodes(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+pub(super) async fn nodes(State(app): State<Arc<App>>) -> ApiResult {
     let revision = app.gateways.load_processes(&app.core.store).await?;
     let now = app.core.clock.now();
     let nodes = app.gateways.nodes.all().into_iter().map(|known| GatewayProcess {
@@ -303,8 +301,9 @@ pub(super) async fn nodes(State(app): State<Arc<App>>) -> Result<Response, ApiEr
     Ok(axum::Json(GatewayProcesses { revision, nodes: nodes.collect() }).into_response())
 }
 
-/// `GET /internal/withdrawals`: withdrawals that a gateway has not confirmed, oldest first, at most [`WITHDRAWALS_SHOWN_MAX`].
-pub(super) async fn withdrawals(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+/// `GET /internal/withdrawals`: withdrawals that a gateway has not confirmed, oldest first, at most
+/// [`WITHDRAWALS_SHOWN_MAX`].
+pub(super) async fn withdrawals(State(app): State<Arc<App>>) -> ApiResult {
     let total: i64 = app.core.store.count_withdrawals().await?.iter().map(|counted| counted.count).sum();
     let found = app.core.store.withdrawals(WITHDRAWALS_SHOWN_MAX).await?;
     if !found.is_empty() {
@@ -315,7 +314,7 @@ pub(super) async fn withdrawals(State(app): State<Arc<App>>) -> Result<Response,
 }
 
 /// `GET /internal/status`.
-pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+pub(super) async fn status(State(app): State<Arc<App>>) -> ApiResult {
     let revision = app.core.store.newest_revision().await?;
     let domains: serde_json::Map<String, serde_json::Value> =
         app.core.store.domains_by_status().await?.into_iter().map(|(status, count)| (status, json!(count))).collect();

@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 
 use crate::actor::Actor;
 use crate::app::App;
-use crate::error::{ApiError, Code};
+use crate::error::{ApiError, ApiResult, Code};
 use crate::project::ProjectRef;
 
 /// The largest request body, in bytes: the largest report of a gateway fits.
@@ -73,11 +73,11 @@ pub(super) struct Json<T>(pub(super) T);
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request<Body>, _: &S) -> Result<Self, ApiError> {
+    async fn from_request(request: Request<Body>, _: &S) -> ApiResult<Self> {
         let must_say = *request.method() == Method::PATCH;
         let bytes = to_bytes(request.into_body(), BODY_BYTES_MAX).await.map_err(|_| of_body(BodyError::Broken))?;
         if bytes.is_empty() && must_say {
-            return Err(Code::InvalidBody.refuse("Send the changes as a JSON object.").into());
+            return Code::InvalidBody.fail("Send the changes as a JSON object.");
         }
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         chassis::json::object(text)
@@ -87,7 +87,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
 }
 
 /// Seconds for which an old secret stays valid beside the new one: `asked`, from 0 to `max`.
-pub(super) fn overlap(asked: Option<i64>, default: u32, max: u32) -> Result<u32, ApiError> {
+pub(super) fn overlap(asked: Option<i64>, default: u32, max: u32) -> ApiResult<u32> {
     let seconds = asked.map_or(Some(default), |seconds| u32::try_from(seconds).ok());
     seconds
         .filter(|seconds| *seconds <= max)
@@ -96,17 +96,17 @@ pub(super) fn overlap(asked: Option<i64>, default: u32, max: u32) -> Result<u32,
 
 /// Refuses a text for lists, terminals and pages if it is too long or contains characters that could
 /// deceive readers.
-pub(super) fn name_text(field: &str, text: &str, characters_max: usize) -> Result<(), ApiError> {
+pub(super) fn name_text(field: &str, text: &str, characters_max: usize) -> ApiResult<()> {
     if text.chars().count() > characters_max {
-        return Err(Code::InvalidBody.refuse(format!("{field} has at most {characters_max} characters.")).into());
+        return Code::InvalidBody.fail(format!("{field} has at most {characters_max} characters."));
     }
     match text.chars().find(|letter| is_deceptive(*letter)) {
         Some(letter) => {
             let number = u32::from(letter);
             let message = format!(
-                "{field} holds U+{number:04X}; leave out control characters and those that change the direction of text."
+                "{field} contains U+{number:04X}: control characters and those that change the direction of text are not allowed."
             );
-            Err(Code::InvalidBody.refuse(message).into())
+            Code::InvalidBody.fail(message)
         }
         None => Ok(()),
     }
@@ -119,7 +119,7 @@ fn nothing_here() -> ApiError {
 /// The parameters of the path, in order.
 pub(super) struct Path<const N: usize>(pub(super) [String; N]);
 
-async fn parameters(parts: &mut Parts, state: &(impl Send + Sync)) -> Result<Vec<String>, ApiError> {
+async fn parameters(parts: &mut Parts, state: &(impl Send + Sync)) -> ApiResult<Vec<String>> {
     let parameters = RawPathParams::from_request_parts(parts, state).await.map_err(|_| nothing_here())?;
     Ok(parameters.iter().map(|(_, value)| value.to_owned()).collect())
 }
@@ -127,7 +127,7 @@ async fn parameters(parts: &mut Parts, state: &(impl Send + Sync)) -> Result<Vec
 impl<const N: usize, S: Send + Sync> FromRequestParts<S> for Path<N> {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> ApiResult<Self> {
         parameters(parts, state).await?.try_into().map(Self).map_err(|_| nothing_here())
     }
 }
@@ -148,7 +148,7 @@ pub(super) struct Authorised<const N: usize = 0> {
 impl<const N: usize> FromRequestParts<Arc<App>> for Authorised<N> {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> ApiResult<Self> {
         let (actor, scope) = (parts.extensions.get::<Actor>().cloned(), parts.extensions.get::<NeededScope>().copied());
         let known = actor.zip(scope);
         let (actor, scope) = known.ok_or_else(|| Code::InternalError.refuse("The request has no actor or scope."))?;
@@ -170,7 +170,7 @@ impl Params {
     }
 
     /// A parameter that parses, or `default` when it is absent.
-    pub(super) fn value<T: std::str::FromStr>(&self, name: &str, default: T, expected: &str) -> Result<T, ApiError> {
+    pub(super) fn value<T: std::str::FromStr>(&self, name: &str, default: T, expected: &str) -> ApiResult<T> {
         match self.0.get(name) {
             None => Ok(default),
             Some(text) => {
@@ -180,7 +180,7 @@ impl Params {
     }
 
     /// The start of a page, newest number first: the `cursor`, or the newest.
-    pub(super) fn number_cursor(&self) -> Result<i64, ApiError> {
+    pub(super) fn number_cursor(&self) -> ApiResult<i64> {
         /// The numbers that [`NUMBER_CURSOR`] describes: at most 18 digits, and no second spelling of any.
         const NUMBER_MAX: i64 = 999_999_999_999_999_999;
         let Some(text) = self.text("cursor") else { return Ok(i64::MAX) };
@@ -190,7 +190,7 @@ impl Params {
     }
 
     /// The start of a page in order of creation: the `cursor`, or the oldest.
-    pub(super) fn moment_cursor(&self) -> Result<(i64, String), ApiError> {
+    pub(super) fn moment_cursor(&self) -> ApiResult<(i64, String)> {
         let Some(text) = self.text("cursor") else { return Ok((i64::MIN, String::new())) };
         let parts = text.split_once('.').and_then(|(at, id)| Some((at.parse().ok()?, id.to_owned())));
         let wrong = || Code::InvalidQuery.refuse("cursor must be the next_cursor of an earlier answer.").into();
@@ -202,11 +202,11 @@ impl Params {
     }
 
     /// How many items a page has: 1 to 200, by default 50.
-    pub(super) fn limit(&self) -> Result<i64, ApiError> {
+    pub(super) fn limit(&self) -> ApiResult<i64> {
         let expected = "a number from 1 to 200";
         match self.value("limit", 50_i64, expected)? {
             limit @ 1..=200 => Ok(limit),
-            _ => Err(Code::InvalidQuery.refuse(format!("limit must be {expected}.")).into()),
+            _ => Code::InvalidQuery.fail(format!("limit must be {expected}.")),
         }
     }
 }
@@ -214,10 +214,10 @@ impl Params {
 impl<S: Send + Sync> FromRequestParts<S> for Params {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> ApiResult<Self> {
         match Query::try_from_uri(&parts.uri) {
             Ok(Query(parameters)) => Ok(Self(parameters)),
-            Err(_) => Err(Code::InvalidQuery.refuse("The query is not well-formed.").into()),
+            Err(_) => Code::InvalidQuery.fail("The query is not well-formed."),
         }
     }
 }

@@ -10,18 +10,18 @@ use contract::time::{UnixMillis, UnixSeconds};
 use http::StatusCode;
 use serde_json::json;
 
-use super::Operation;
 use super::extract::{self, Authorised, Json, Params, moment_cursor, name_text, overlap};
 use super::types::{
     CreatedKey, Key, KeyBan, KeyRotation, Keys, LABEL_CHARACTERS_MAX, NewKey, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX,
     Removal, Rfc3339, Withdrawal,
 };
 use super::view::{page, removed};
-use crate::error::{ApiError, Code};
+use super::{Operation, projects};
+use crate::error::{ApiResult, Code};
 use crate::project::ProjectRef;
 use crate::store::keys::{self, KeyRecord};
 use crate::store::withdrawals::What;
-use crate::store::{Write, projects};
+use crate::store::{self, Write};
 use crate::withdrawals::{self, PendingWithdrawals};
 
 /// Keys of one project that may be used at the same time.
@@ -47,7 +47,7 @@ const LIST: Operation = Operation {
 const CREATE: Operation = Operation {
     tag: "keys",
     summary: "Create a key",
-    description: "The key is in this answer and in no other.",
+    description: "The key is shown only in this answer.",
     scope: Some(Scope::KeysWrite),
     body: Some((schema::of::<NewKey>, Presence::Required)),
     answers: &[Success::new(201, "The key.", schema::of::<CreatedKey>)],
@@ -58,7 +58,7 @@ const CREATE: Operation = Operation {
 const ROTATE: Operation = Operation {
     tag: "keys",
     summary: "Rotate a key",
-    description: "A new key like the old one, which goes on working for a while.",
+    description: "A new key like the old one, which stays valid for a while.",
     scope: Some(Scope::KeysWrite),
     body: Some((schema::of::<KeyRotation>, Presence::Optional)),
     answers: &[Success::new(201, "The new key; `rotated` is the old one.", schema::of::<CreatedKey>)],
@@ -71,7 +71,7 @@ const ROTATE: Operation = Operation {
 const REVOKE: Operation = Operation {
     tag: "keys",
     summary: "Revoke a key",
-    description: "It is refused from now on. Revoking it again changes nothing and answers the same way. A key revokes those \
+    description: "Gateways refuse it from now on. Revoking it again changes nothing and answers the same way. A key revokes those \
                   alone that may do nothing more than itself.",
     scope: Some(Scope::KeysWrite),
     answers: &[
@@ -87,11 +87,11 @@ const REVOKE: Operation = Operation {
 pub(super) async fn create(
     Authorised { app, actor, project, .. }: Authorised,
     Json(wanted): Json<NewKey>,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let now = app.core.clock.now();
     let scopes: Scopes = wanted.scopes.into_iter().collect();
     if scopes.is_empty() {
-        return Err(Code::InvalidBody.refuse("A key needs at least one scope.").into());
+        return Code::InvalidBody.fail("A key needs at least one scope.");
     }
     name_text("label", &wanted.label, LABEL_CHARACTERS_MAX)?;
     let expires_at = wanted.expires_at.map(|text| text.parse::<jiff::Timestamp>()).transpose();
@@ -100,10 +100,10 @@ pub(super) async fn create(
     })?;
     let expires_at = expires_at.map(|at| UnixSeconds(at.as_second()));
     if expires_at.is_some_and(|at| at <= now.to_seconds()) {
-        return Err(Code::InvalidBody.refuse("expires_at lies in the past.").into());
+        return Code::InvalidBody.fail("expires_at lies in the past.");
     }
     if !actor.may_grant(&scopes) {
-        return Err(Code::ScopeNotGrantable.refuse("A key cannot grant scopes that it does not have.").into());
+        return Code::ScopeNotGrantable.fail("A key cannot grant scopes that it does not have.");
     }
     let mut write = app.core.store.write().await?;
     project_exists(&mut write, &project).await?;
@@ -116,11 +116,9 @@ pub(super) async fn create(
 }
 
 /// `GET …/keys`.
-pub(super) async fn list(Authorised { app, project, .. }: Authorised, params: Params) -> Result<Response, ApiError> {
+pub(super) async fn list(Authorised { app, project, .. }: Authorised, params: Params) -> ApiResult {
     let (after, limit) = (params.moment_cursor()?, params.limit()?);
-    if app.core.store.find_project(&project).await?.is_none() {
-        return Err(no_project().into());
-    }
+    projects::load(&app, &project).await?;
     let found = app.core.store.keys(&project, &after, limit).await?;
     let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &project.uid).await?;
     let (bans, _) = app.core.store.bans_in_force(app.core.clock.now()).await?;
@@ -139,21 +137,21 @@ pub(super) async fn list(Authorised { app, project, .. }: Authorised, params: Pa
 pub(super) async fn rotate(
     Authorised { app, actor, project, rest: [key], .. }: Authorised<1>,
     Json(rotation): Json<KeyRotation>,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let overlap = overlap(rotation.overlap_seconds, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX)?;
     let mut write = app.core.store.write().await?;
     let now = write.now();
     let mut old = find(&mut write, &project, &key).await?;
     let expired = old.expires_at.is_some_and(|at| at <= now.to_seconds());
     if old.revoked_at.is_some() || expired {
-        return Err(Code::KeyNotUsable.refuse("The key is revoked or expired; create a new one.").into());
+        return Code::KeyNotUsable.fail("The key is revoked or expired; create a new one.");
     }
     if old.unreadable.is_some() {
         let message = "Our record of this key cannot be read. Create a new key, and revoke this one.";
-        return Err(Code::RecordUnreadable.refuse(message).into());
+        return Code::RecordUnreadable.fail(message);
     }
     if !actor.may_grant(&old.scopes) {
-        return Err(Code::ScopeNotGrantable.refuse("A key cannot rotate a key with more scopes than its own.").into());
+        return Code::ScopeNotGrantable.fail("A key cannot rotate a key with more scopes than its own.");
     }
     room_for_one(&mut write, &project, u64::from(overlap == 0)).await?;
     let (new, secret) =
@@ -183,14 +181,12 @@ pub(super) async fn rotate(
 
 /// `DELETE …/keys/{id}`: 204 once no gateway accepts the key any more; 202 with the names of those that may, also when the
 /// request is repeated.
-pub(super) async fn revoke(
-    Authorised { app, actor, project, rest: [key], .. }: Authorised<1>,
-) -> Result<Response, ApiError> {
+pub(super) async fn revoke(Authorised { app, actor, project, rest: [key], .. }: Authorised<1>) -> ApiResult {
     let started = app.core.clock.monotonic();
     let mut write = app.core.store.write().await?;
     let mut key = find(&mut write, &project, &key).await?;
     if !actor.may_grant(&key.scopes) {
-        return Err(Code::ScopeNotGrantable.refuse("A key cannot revoke a key with more scopes than its own.").into());
+        return Code::ScopeNotGrantable.fail("A key cannot revoke a key with more scopes than its own.");
     }
     let id = key.id.clone();
     let withdrawal = (&[What::Key][..], id.as_str());
@@ -214,7 +210,7 @@ fn generate(
     scopes: Scopes,
     expires_at: Option<UnixSeconds>,
     now: UnixMillis,
-) -> Result<(KeyRecord, PresentedKey), ApiError> {
+) -> ApiResult<(KeyRecord, PresentedKey)> {
     let secret = PresentedKey::generate(environment, &chassis::random::bytes()?);
     let record = KeyRecord {
         id: KeyId::from_random(chassis::random::bytes()?),
@@ -233,19 +229,19 @@ fn generate(
     Ok((record, secret))
 }
 
-async fn publish(write: &mut Write, key: &KeyRecord) -> Result<(), ApiError> {
+async fn publish(write: &mut Write, key: &KeyRecord) -> ApiResult<()> {
     keys::save_key(write.connection(), key).await?;
     Ok(write.put(Entity::Key(key.published())).await?)
 }
 
-async fn withdraw(write: &mut Write, key: &mut KeyRecord) -> Result<(), ApiError> {
+async fn withdraw(write: &mut Write, key: &mut KeyRecord) -> ApiResult<()> {
     key.revoked_at = Some(write.now());
     keys::save_key(write.connection(), key).await?;
     keys::withdraw(write, key).await?;
     Ok(write.withdrawn(What::Key, key.id.as_str(), &key.project).await?)
 }
 
-async fn find(write: &mut Write, project: &ProjectRef, id: &str) -> Result<KeyRecord, ApiError> {
+async fn find(write: &mut Write, project: &ProjectRef, id: &str) -> ApiResult<KeyRecord> {
     project_exists(write, project).await?;
     let key = match id.parse::<KeyId>() {
         Ok(id) => keys::find_key(write.connection(), project, &id).await?,
@@ -254,19 +250,13 @@ async fn find(write: &mut Write, project: &ProjectRef, id: &str) -> Result<KeyRe
     key.ok_or_else(|| Code::KeyNotFound.refuse("The project has no key of this id.").into())
 }
 
-async fn project_exists(write: &mut Write, project: &ProjectRef) -> Result<(), ApiError> {
-    match projects::find_ref(write.connection(), &project.uid).await? {
-        Some(_) => Ok(()),
-        None => Err(no_project().into()),
-    }
-}
-
-fn no_project() -> chassis::refusal::Refusal {
-    Code::ProjectNotFound.refuse("There is no such project.")
+/// A project may be unreadable: its keys can be revoked.
+async fn project_exists(write: &mut Write, project: &ProjectRef) -> ApiResult<()> {
+    store::projects::find_ref(write.connection(), &project.uid).await?.map(drop).ok_or_else(projects::none)
 }
 
 /// Whether the project may have one more key when `leaving` of its keys end. Deletes the oldest ended keys beyond the maximum.
-async fn room_for_one(write: &mut Write, project: &ProjectRef, leaving: u64) -> Result<(), ApiError> {
+async fn room_for_one(write: &mut Write, project: &ProjectRef, leaving: u64) -> ApiResult<()> {
     let now = write.now().to_seconds();
     for gone in keys::keys_beyond(write.connection(), project, KEYS_GONE_MAX, now).await? {
         keys::withdraw(write, &gone).await?;
@@ -276,7 +266,7 @@ async fn room_for_one(write: &mut Write, project: &ProjectRef, leaving: u64) -> 
         return Ok(());
     }
     let message = format!("The project has {KEYS_PER_PROJECT_MAX} keys; revoke one first.");
-    Err(Code::KeyLimitReached.refuse(message).into())
+    Code::KeyLimitReached.fail(message)
 }
 
 fn created(made: &KeyRecord, secret: &PresentedKey, rotated: Option<Key>) -> Response {

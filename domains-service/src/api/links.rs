@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use axum::routing::on;
 use chassis::openapi::Method;
 use http::{StatusCode, header};
@@ -13,7 +13,7 @@ use serde_json::json;
 use super::Operation;
 use super::view::rfc3339;
 use crate::app::App;
-use crate::error::ApiError;
+use crate::error::ApiResult;
 use crate::sessions;
 use crate::store::credentials::Credential;
 use dashboard::LABEL;
@@ -23,7 +23,7 @@ pub(super) const OPERATIONS: &[Operation] =
     &[Operation::internal("makeDashboardLink", Method::Post, "/internal/dashboard-links", |post| on(post, make))];
 
 /// `POST /internal/dashboard-links`: a link that signs its operator in, once.
-async fn make(State(app): State<Arc<App>>, Extension(operator): Extension<Credential>) -> Result<Response, ApiError> {
+async fn make(State(app): State<Arc<App>>, Extension(operator): Extension<Credential>) -> ApiResult {
     let (secret, expires_at) = sessions::make_link(&app, &operator.name).await?;
     let body = json!({
         "host": format!("{LABEL}.{}", app.core.settings.platform),

@@ -26,12 +26,12 @@ use super::{Operation, PROJECT, view};
 use crate::actor::Actor;
 use crate::app::App;
 use crate::domain::proof::{KEY_BYTES, ProofKey};
-use crate::error::{ApiError, Code};
+use crate::error::{ApiError, ApiResult, Code};
 use crate::project::ProjectRef;
-use crate::store::events::{EVENTS_PER_PAGE, Event};
+use crate::store::events::{EVENTS_PER_PAGE, Through};
 use crate::store::projects::{self, ProjectRecord};
 use crate::store::withdrawals::What;
-use crate::store::{StoreError, Write, domains};
+use crate::store::{Result, Write, domains};
 use crate::withdrawals::{self, PendingWithdrawals};
 
 /// Operations on a project, for its keys.
@@ -40,7 +40,7 @@ pub(super) const OPERATIONS: &[Operation] = &[SHOW, EVENTS, ACME_ACCOUNT];
 const SHOW: Operation = Operation {
     tag: "projects",
     summary: "Show a project",
-    description: "Any key of the project may ask.",
+    description: "Any key of the project may call this.",
     answers: &[Success::new(200, "The project.", schema::of::<types::Project>)],
     ..Operation::internal("showProject", Method::Get, PROJECT, |get| on(get, show))
 };
@@ -108,22 +108,21 @@ pub(super) async fn create(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Actor>,
     Json(wanted): Json<NewProject>,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let name: ProjectId = wanted.id.parse().map_err(|error| invalid("id", error))?;
     let upstream: UpstreamName = wanted.upstream.parse().map_err(|error| invalid("upstream", error))?;
     if RESERVED_LABELS.contains(&name.as_str()) {
-        return Err(Code::ProjectReserved.refuse("The platform uses this name. Choose another name.").into());
+        return Code::ProjectReserved.fail("The platform uses this name. Choose another name.");
     }
     if app.core.settings.platform.child(name.as_str()).is_err() {
-        return Err(Code::InvalidProject
-            .refuse("The project's hostname would have more than 253 characters. Choose a shorter name.")
-            .into());
+        return Code::InvalidProject
+            .fail("The project's hostname would have more than 253 characters. Choose a shorter name.");
     }
     // One whose record is damaged keeps its name.
     app.core.store.repair_projects(Some(&name)).await?;
     let mut write = app.core.store.write().await?;
     if projects::find_named(write.connection(), &name).await?.is_some() {
-        return Err(Code::ProjectExists.refuse("A project of this name exists.").into());
+        return Code::ProjectExists.fail("A project of this name exists.");
     }
     let now = write.now();
     let salt = chassis::random::bytes::<16>()?;
@@ -155,13 +154,13 @@ fn invalid(field: &str, error: contract::project::InvalidLabel) -> ApiError {
 }
 
 /// Saves a project and publishes it.
-pub(super) async fn save(app: &App, write: &mut Write, project: &ProjectRecord) -> Result<(), ApiError> {
+pub(super) async fn save(app: &App, write: &mut Write, project: &ProjectRecord) -> ApiResult<()> {
     projects::save_project(write.connection(), project).await?;
     Ok(write.put(Entity::Project(project.published(&app.core.settings.plans))).await?)
 }
 
 /// Publishes the project at its own host.
-pub(super) async fn publish_host(app: &App, write: &mut Write, project: &ProjectRecord) -> Result<(), ApiError> {
+pub(super) async fn publish_host(app: &App, write: &mut Write, project: &ProjectRecord) -> ApiResult<()> {
     if let Some(hostname) = project.host(&app.core.settings.platform) {
         let serves = Serves::Project(project.id.name.clone());
         write.put(Entity::Site(Site { hostname, serves, redirect: None })).await?;
@@ -170,19 +169,22 @@ pub(super) async fn publish_host(app: &App, write: &mut Write, project: &Project
 }
 
 /// The project, or 404.
-pub(super) async fn find(write: &mut Write, id: &ProjectRef) -> Result<ProjectRecord, ApiError> {
-    let project = projects::find_project(write.connection(), id).await?;
-    project.ok_or_else(|| Code::ProjectNotFound.refuse("There is no such project.").into())
+pub(super) async fn find(write: &mut Write, id: &ProjectRef) -> ApiResult<ProjectRecord> {
+    projects::find_project(write.connection(), id).await?.ok_or_else(none)
 }
 
 /// The project, or 404, without a transaction.
-pub(super) async fn load(app: &App, id: &ProjectRef) -> Result<ProjectRecord, ApiError> {
-    let project = app.core.store.find_project(id).await?;
-    project.ok_or_else(|| Code::ProjectNotFound.refuse("There is no such project.").into())
+pub(super) async fn load(app: &App, id: &ProjectRef) -> ApiResult<ProjectRecord> {
+    app.core.store.find_project(id).await?.ok_or_else(none)
+}
+
+/// The refusal for an unknown project.
+pub(super) fn none() -> ApiError {
+    Code::ProjectNotFound.refuse("There is no such project.").into()
 }
 
 /// `GET /internal/projects`.
-pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<Response, ApiError> {
+pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> ApiResult {
     let limit = params.limit()?;
     let found = app.core.store.projects(params.text("cursor").unwrap_or_default(), limit).await?;
     let (projects, next_cursor) =
@@ -191,7 +193,7 @@ pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<
 }
 
 /// `GET …/projects/{project}`.
-pub(super) async fn show(Authorised { app, project: id, .. }: Authorised) -> Result<Response, ApiError> {
+pub(super) async fn show(Authorised { app, project: id, .. }: Authorised) -> ApiResult {
     let project = load(&app, &id).await?;
     response(&app, &project).await
 }
@@ -200,7 +202,7 @@ pub(super) async fn show(Authorised { app, project: id, .. }: Authorised) -> Res
 const WITHDRAWN: &[What] = &[What::Suspension, What::Access, What::Upstream, What::Cors];
 
 /// A project as a response, with the withdrawals that a gateway has not confirmed.
-async fn response(app: &App, project: &ProjectRecord) -> Result<Response, ApiError> {
+async fn response(app: &App, project: &ProjectRecord) -> ApiResult {
     let mut shown = view::project(app, project);
     let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &project.id.uid).await?;
     shown.withdrawal = pending.find(WITHDRAWN, project.id.name.as_str());
@@ -227,7 +229,7 @@ pub(super) struct ProjectChange {
 pub(super) async fn change(
     Authorised { app, actor, project: id, .. }: Authorised,
     Json(change): Json<ProjectChange>,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let upstream = change.upstream.map(|name| name.parse::<UpstreamName>()).transpose();
     let upstream = upstream.map_err(|error| invalid("upstream", error))?;
     let mut write = app.core.store.write().await?;
@@ -268,12 +270,7 @@ pub(super) async fn change(
 
 /// Commits a change of a project and waits for the gateways. Returns whether one may still serve what this change or an earlier one
 /// has withdrawn.
-async fn spread(
-    app: &App,
-    mut write: Write,
-    before: &ProjectRecord,
-    project: &ProjectRecord,
-) -> Result<bool, StoreError> {
+async fn spread(app: &App, mut write: Write, before: &ProjectRecord, project: &ProjectRecord) -> Result<bool> {
     let name = project.id.name.as_str();
     let mut fresh = Vec::new();
     for (what, was_withdrawn, is_withdrawn) in [
@@ -300,7 +297,7 @@ async fn spread(
 }
 
 /// `POST /internal/projects/{project}/deploy`: records a successful deploy; the project is served from then on.
-pub(super) async fn deploy(Authorised { app, actor, project: id, .. }: Authorised) -> Result<Response, ApiError> {
+pub(super) async fn deploy(Authorised { app, actor, project: id, .. }: Authorised) -> ApiResult {
     let mut write = app.core.store.write().await?;
     let now = write.now();
     let mut project = find(&mut write, &id).await?;
@@ -314,10 +311,7 @@ pub(super) async fn deploy(Authorised { app, actor, project: id, .. }: Authorise
 }
 
 /// `GET …/projects/{project}/events`.
-pub(super) async fn events(
-    Authorised { app, actor, project: id, .. }: Authorised,
-    params: Params,
-) -> Result<Response, ApiError> {
+pub(super) async fn events(Authorised { app, actor, project: id, .. }: Authorised, params: Params) -> ApiResult {
     load(&app, &id).await?;
     let before = params.number_cursor()?;
     let events = app.core.store.events(&id, None, Some(before)).await?;
@@ -325,13 +319,13 @@ pub(super) async fn events(
 }
 
 /// A page of events, newest first.
-pub(super) fn events_page(events: &[Event], actor: &Actor) -> Response {
-    let cursor = |event: &Event| event.id.to_string();
+pub(super) fn events_page(events: &[Through], actor: &Actor) -> Response {
+    let cursor = |event: &Through| event.event.id.to_string();
     if actor.is_operator() {
         let (list, next) = view::page(events, EVENTS_PER_PAGE, cursor, view::event_for_operators);
         return axum::Json(json!({ "events": list, "next_cursor": next })).into_response();
     }
-    let (events, next_cursor) = view::page(events, EVENTS_PER_PAGE, cursor, view::event);
+    let (events, next_cursor) = view::page(events, EVENTS_PER_PAGE, cursor, |through| through.event.clone());
     axum::Json(Events { events, next_cursor }).into_response()
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use axum::routing::on;
 use chassis::openapi::Method;
 use contract::feed::Entity;
@@ -21,7 +21,7 @@ use super::extract::{Params, Path};
 use super::{Operation, projects, view};
 use crate::actor::Actor;
 use crate::app::App;
-use crate::error::{ApiError, Code};
+use crate::error::{ApiResult, Code};
 use crate::publish;
 use crate::store::projects::{ProjectRecord, erase, find_named, find_removed};
 use crate::store::withdrawals::What;
@@ -47,7 +47,7 @@ pub(super) async fn remove(
     Extension(actor): Extension<Actor>,
     Path([project]): Path<1>,
     params: Params,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let at_once = params.value("now", false, "true or false")?;
     let name = name(&project)?;
     let started = app.core.clock.monotonic();
@@ -57,11 +57,11 @@ pub(super) async fn remove(
     if found.is_none() && kept.is_empty() {
         drop(write);
         // Asked for again while gateways are waited for: the same answer.
-        let waiting = app.core.store.project_removal(name.as_str()).await?.ok_or_else(no_project)?;
+        let waiting = app.core.store.project_removal(name.as_str()).await?.ok_or_else(projects::none)?;
         let acknowledged = withdrawals::wait(&app.core, &app.gateways, waiting.revision).await?;
         return Ok(view::removed(&acknowledged, app.core.clock.monotonic().saturating_sub(started)));
     }
-    let gone = found.as_ref().or(kept.first()).map(|project| project.id.clone()).ok_or_else(no_project)?;
+    let gone = found.as_ref().or(kept.first()).map(|project| project.id.clone()).ok_or_else(projects::none)?;
     let now = write.now();
     if let Some(mut project) = found {
         publish::withdraw_project(
@@ -93,16 +93,16 @@ pub(super) async fn restore(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Actor>,
     Path([project]): Path<1>,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let name = name(&project)?;
     let mut write = app.core.store.write().await?;
     let now = write.now();
     if find_named(write.connection(), &name).await?.is_some() {
         let message = "A project of this name exists. Remove it first; both are kept then.";
-        return Err(Code::ProjectExists.refuse(message).into());
+        return Code::ProjectExists.fail(message);
     }
     let removed = find_removed(write.connection(), &name).await?;
-    let mut project = removed.into_iter().next().ok_or_else(no_project)?;
+    let mut project = removed.into_iter().next().ok_or_else(projects::none)?;
     let domains = project.removed.take().map(|removed| removed.domains).unwrap_or_default();
     project.updated_at = now;
     projects::save(&app, &mut write, &project).await?;
@@ -123,8 +123,9 @@ pub(super) async fn restore(
     Ok(axum::Json(view::project(&app, &project)).into_response())
 }
 
-/// `GET /internal/removed-projects?project=NAME`: those that can be restored, all or of this name, the one removed last first.
-pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<Response, ApiError> {
+/// `GET /internal/removed-projects?project=NAME`: those that can be restored, all or of this name, the one removed last
+/// first.
+pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> ApiResult {
     let removed = match params.text("project") {
         Some(text) => find_removed(&mut app.core.store.reading().await?, &name(text)?).await?,
         None => app.core.store.removed_projects().await?,
@@ -136,7 +137,7 @@ pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<
     Ok((StatusCode::OK, axum::Json(json!({ "projects": list }))).into_response())
 }
 
-async fn kept(app: &App, project: &ProjectRecord) -> Result<Value, ApiError> {
+async fn kept(app: &App, project: &ProjectRecord) -> ApiResult<Value> {
     let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &project.id.uid).await?;
     Ok(json!({
         "id": project.id,
@@ -148,10 +149,6 @@ async fn kept(app: &App, project: &ProjectRecord) -> Result<Value, ApiError> {
     }))
 }
 
-fn name(text: &str) -> Result<ProjectId, ApiError> {
-    text.parse().map_err(|_| no_project())
-}
-
-fn no_project() -> ApiError {
-    Code::ProjectNotFound.refuse("There is no such project.").into()
+fn name(text: &str) -> ApiResult<ProjectId> {
+    text.parse().map_err(|_| projects::none())
 }

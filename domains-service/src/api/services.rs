@@ -1,12 +1,12 @@
-//! For other services of the platform: accepts their events for webhooks, tells which projects exist and which to erase, and
-//! publishes the keys that they trust. Each has its own credential.
+//! For other services of the platform: accepts their events for webhooks, tells which projects exist and which to
+//! erase, and publishes the keys that they trust. Each has its own credential.
 
 use std::sync::Arc;
 
 use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use axum::routing::on;
 use chassis::openapi::Method;
 use contract::erasure::{ERASURES_MAX, ERASURES_PATH, Erasures};
@@ -18,7 +18,7 @@ use http::StatusCode;
 use super::Operation;
 use super::extract::Path;
 use crate::app::App;
-use crate::error::{ApiError, Code};
+use crate::error::{ApiResult, Code};
 use crate::keyring;
 use crate::store::credentials::Credential;
 use crate::store::{projects, webhooks};
@@ -33,20 +33,20 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation::internal("confirmErasures", Method::Post, ERASURES_PATH, |post| on(post, erased)),
 ];
 
-/// `POST /internal/events/orders`: 204 when all events are on disk. A service may send events again, also after an error that
-/// stored some of them; each is delivered once.
+/// `POST /internal/events/orders`: 204 when all events are on disk. A service may send events again, also after an
+/// error that stored some of them; each is delivered once.
 pub(super) async fn take_order_events(
     State(app): State<Arc<App>>,
     Extension(service): Extension<Credential>,
     body: Bytes,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     if service.name != ORDERS_SERVICE {
-        return Err(Code::InsufficientScope.refuse(format!("Events of orders come from {ORDERS_SERVICE}.")).into());
+        return Code::InsufficientScope.fail(format!("Only {ORDERS_SERVICE} may send events of orders."));
     }
     let events: OrderEvents = serde_json::from_slice(&body)
         .map_err(|error| Code::InvalidBody.refuse(format!("The body is not a list of events: {error}.")))?;
     if !events.is_sound() {
-        return Err(Code::InvalidBody.refuse("A value of these events is out of bounds.").into());
+        return Code::InvalidBody.fail("A value of these events is out of bounds.");
     }
     for some in events.events.chunks(webhooks::EVENTS_PER_WRITE) {
         let mut write = app.core.store.write().await?;
@@ -58,10 +58,7 @@ pub(super) async fn take_order_events(
 
 /// `GET /internal/erasures`: projects that are erased here and that the calling service must erase, oldest first.
 /// They stay listed until the service confirms them.
-pub(super) async fn erasures(
-    State(app): State<Arc<App>>,
-    Extension(service): Extension<Credential>,
-) -> Result<Response, ApiError> {
+pub(super) async fn erasures(State(app): State<Arc<App>>, Extension(service): Extension<Credential>) -> ApiResult {
     let limit = i64::try_from(ERASURES_MAX).unwrap_or(i64::MAX);
     Ok(axum::Json(Erasures { projects: app.core.store.erasures(&service.name, limit).await? }).into_response())
 }
@@ -71,7 +68,7 @@ pub(super) async fn erased(
     State(app): State<Arc<App>>,
     Extension(service): Extension<Credential>,
     body: Bytes,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let done: Erasures = serde_json::from_slice(&body)
         .map_err(|error| Code::InvalidBody.refuse(format!("The body is not a list of projects: {error}.")))?;
     let mut write = app.core.store.write().await?;
@@ -86,20 +83,17 @@ pub(super) async fn erased(
 
 /// `GET /internal/known-projects/{project}`: whether a project with this identity exists. A removed project does
 /// not, even while its data is kept.
-pub(super) async fn known_project(State(app): State<Arc<App>>, Path([project]): Path<1>) -> Result<Response, ApiError> {
+pub(super) async fn known_project(State(app): State<Arc<App>>, Path([project]): Path<1>) -> ApiResult {
     let project: Option<ProjectUid> = project.parse().ok();
     let found = match &project {
         Some(project) => projects::find_by_uid(&mut app.core.store.reading().await?, project).await?,
         None => None,
     };
-    match found {
-        Some(_) => Ok(StatusCode::NO_CONTENT.into_response()),
-        None => Err(Code::ProjectNotFound.refuse("There is no such project.").into()),
-    }
+    found.map(|_| StatusCode::NO_CONTENT.into_response()).ok_or_else(super::projects::none)
 }
 
 /// `GET /internal/trust`: the keys that the service trusts.
-pub(super) async fn trust(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+pub(super) async fn trust(State(app): State<Arc<App>>) -> ApiResult {
     let identities = keyring::identities(&app.core, &app.gateways).await.map_err(|error| {
         tracing::error!(
             error = format!("{error:#}"),

@@ -1,6 +1,6 @@
 //! The usage of a project's keys, and the limits of all plans.
 
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use axum::routing::on;
 use chassis::openapi::{Method, Success};
 use contract::plan::Plan;
@@ -10,7 +10,7 @@ use contract::time::UnixSeconds;
 use super::Operation;
 use super::extract::Authorised;
 use super::types::{PlanGrant, USAGE_DAYS, Usage, UsageOfDay};
-use crate::error::ApiError;
+use crate::error::ApiResult;
 use crate::text::rfc3339_seconds;
 
 const DAY_SECONDS: i64 = 86_400;
@@ -21,14 +21,14 @@ pub(super) const OPERATIONS: &[Operation] = &[SHOW];
 const SHOW: Operation = Operation {
     tag: "projects",
     summary: "Show usage",
-    description: "Requests of the last 30 days, and what each plan grants. Any key of the project may ask. Figures are what \
-                  gateways report every other second; the limits are counted elsewhere, exactly.",
+    description: "Requests of the last 30 days, and the limits of each plan. Any key of the project may call this. Gateways report \
+                  the figures every two seconds; quotas are counted separately and exactly.",
     answers: &[Success::new(200, "The usage.", schema::of::<Usage>)],
     ..Operation::internal("showUsage", Method::Get, "/v1/projects/{project}/usage", |get| on(get, show))
 };
 
 /// `GET …/usage`.
-pub(super) async fn show(Authorised { app, project, .. }: Authorised) -> Result<Response, ApiError> {
+pub(super) async fn show(Authorised { app, project, .. }: Authorised) -> ApiResult {
     let now = app.core.clock.now_seconds().0;
     let first = now.div_euclid(DAY_SECONDS) - USAGE_DAYS + 1;
     let days = app.core.store.usage(&project, first).await?.into_iter().map(|usage| UsageOfDay {

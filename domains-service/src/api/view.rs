@@ -10,7 +10,7 @@ use super::types::{self, Removal, Rfc3339};
 use crate::app::App;
 use crate::domain::state::UNPAID_GRACE_MILLIS;
 use crate::nodes::Acknowledged;
-use crate::store::events::Event;
+use crate::store::events::Through;
 use crate::store::projects::ProjectRecord;
 pub(super) use crate::text::rfc3339;
 
@@ -53,17 +53,11 @@ pub(super) fn project(app: &App, project: &ProjectRecord) -> types::Project {
     }
 }
 
-/// An event, for the owner of its project.
-pub(super) fn event(event: &Event) -> types::Event {
-    let Event { id, domain, kind, actor, client, gateway: _, detail, at } = event.clone();
-    types::Event { id, kind, domain, actor, client, detail, at: at.into() }
-}
-
 /// An event, for operators: with the gateway that it came through.
-pub(super) fn event_for_operators(event: &Event) -> Value {
-    let mut shown = json!(self::event(event));
+pub(super) fn event_for_operators(through: &Through) -> Value {
+    let mut shown = json!(through.event);
     if let Some(fields) = shown.as_object_mut() {
-        fields.insert("gateway".to_owned(), json!(event.gateway));
+        fields.insert("gateway".to_owned(), json!(through.gateway));
     }
     shown
 }

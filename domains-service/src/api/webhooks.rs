@@ -22,7 +22,7 @@ use super::view::page;
 use super::{Handler, Operation, projects};
 use crate::actor::Actor;
 use crate::app::App;
-use crate::error::{ApiError, Code};
+use crate::error::{ApiError, ApiResult, Code};
 use crate::project::ProjectRef;
 use crate::store::{Write, webhooks};
 use crate::webhook::endpoint::{WANTED_MAX, generate_secret};
@@ -45,7 +45,7 @@ const LIST: Operation = Operation {
 
 const CREATE: Operation = Operation {
     summary: "Create a webhook",
-    description: "Messages follow Standard Webhooks. The secret is in this answer and in no other.",
+    description: "Messages follow Standard Webhooks. The secret is shown only in this answer.",
     body: Some((schema::of::<NewWebhook>, Presence::Required)),
     answers: &[Success::new(201, "The webhook and its secret.", schema::of::<CreatedWebhook>)],
     errors: &[Code::InvalidBody, Code::InvalidWebhookUrl, Code::WebhookLimitReached],
@@ -70,7 +70,7 @@ const CHANGE: Operation = Operation {
 
 const REMOVE: Operation = Operation {
     summary: "Remove a webhook",
-    description: "Nothing is sent to it any more.",
+    description: "Events are no longer sent to it.",
     answers: &[Success::empty(204, "It is gone, with everything that waited for it.")],
     ..writing("removeWebhook", Method::Delete, SHOW.path, |delete| on(delete, remove))
 };
@@ -104,7 +104,7 @@ const fn writing(id: &'static str, method: Method, path: &'static str, handler: 
 pub(super) async fn create(
     Authorised { app, actor, project, .. }: Authorised,
     Json(wanted): Json<NewWebhook>,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     // Without a list it receives all events that it may.
     let everything = || Wanted::everything(may_see_orders(&actor));
     let events = wanted.events.map_or_else(|| Ok(everything()), |WantedEvents(events)| parse_events(events))?;
@@ -114,7 +114,7 @@ pub(super) async fn create(
     projects::find(&mut write, &project).await?;
     if webhooks::count_webhooks(write.connection(), &project).await? >= WEBHOOKS_PER_PROJECT_MAX {
         let message = format!("The project has {WEBHOOKS_PER_PROJECT_MAX} webhooks; remove one first.");
-        return Err(Code::WebhookLimitReached.refuse(message).into());
+        return Code::WebhookLimitReached.fail(message);
     }
     let now = write.now();
     let id = format!("wh_{}", URL_SAFE_NO_PAD.encode(chassis::random::bytes::<12>()?));
@@ -142,7 +142,7 @@ pub(super) async fn create(
 }
 
 /// `GET …/webhooks`.
-pub(super) async fn list(Authorised { app, project, .. }: Authorised, params: Params) -> Result<Response, ApiError> {
+pub(super) async fn list(Authorised { app, project, .. }: Authorised, params: Params) -> ApiResult {
     let (after, limit) = (params.moment_cursor()?, params.limit()?);
     projects::load(&app, &project).await?;
     let found = app.core.store.webhooks(&project, &after, limit).await?;
@@ -151,9 +151,7 @@ pub(super) async fn list(Authorised { app, project, .. }: Authorised, params: Pa
 }
 
 /// `GET …/webhooks/{webhook}`.
-pub(super) async fn show(
-    Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>,
-) -> Result<Response, ApiError> {
+pub(super) async fn show(Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>) -> ApiResult {
     let endpoint = load(&app, &actor, &project, &webhook).await?;
     Ok(axum::Json(view(&endpoint)).into_response())
 }
@@ -163,7 +161,7 @@ pub(super) async fn show(
 pub(super) async fn change(
     Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>,
     Json(change): Json<WebhookChange>,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let WebhookChange {
         url: Given(url),
         events: Given(events),
@@ -198,7 +196,7 @@ pub(super) async fn change(
 pub(super) async fn rotate(
     Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>,
     Json(rotation): Json<SecretRotation>,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let overlap = overlap(rotation.overlap_seconds, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX)?;
     let mut write = app.core.store.write().await?;
     let now = write.now();
@@ -217,9 +215,7 @@ pub(super) async fn rotate(
 }
 
 /// `DELETE …/webhooks/{webhook}`, with its waiting deliveries.
-pub(super) async fn remove(
-    Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>,
-) -> Result<Response, ApiError> {
+pub(super) async fn remove(Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>) -> ApiResult {
     let mut write = app.core.store.write().await?;
     let endpoint = find(&mut write, &actor, &project, &webhook).await?;
     webhooks::delete_webhook(write.connection(), &endpoint).await?;
@@ -228,12 +224,12 @@ pub(super) async fn remove(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-fn parse_events(entries: Vec<String>) -> Result<Wanted, ApiError> {
+fn parse_events(entries: Vec<String>) -> ApiResult<Wanted> {
     Wanted::parse(entries).map_err(|unknown| {
         let message = match unknown {
             Some(entry) => {
                 format!(
-                    "events: {entry:?} is no event; there are {}, and prefixes such as domain.* or order.*.",
+                    "events: {entry:?} is not an event; there are {}, and prefixes such as domain.* or order.*.",
                     EVENTS.join(", ")
                 )
             }
@@ -245,11 +241,11 @@ fn parse_events(entries: Vec<String>) -> Result<Wanted, ApiError> {
 
 /// Events of orders need the right to read orders, and so does every access to a webhook that receives them: its secret,
 /// its deliveries and its address give access to the events.
-fn may_receive(actor: &Actor, events: &Wanted) -> Result<(), ApiError> {
+fn may_receive(actor: &Actor, events: &Wanted) -> ApiResult<()> {
     if events.include_orders() && !may_see_orders(actor) {
         let scope = Scope::OrdersRead;
         let message = format!("Events of orders need a key with the scope {scope}.");
-        return Err(Code::InsufficientScope.refuse(message).into());
+        return Code::InsufficientScope.fail(message);
     }
     Ok(())
 }
@@ -258,15 +254,15 @@ fn may_see_orders(actor: &Actor) -> bool {
     actor.may_grant(&std::iter::once(Scope::OrdersRead).collect())
 }
 
-fn check(app: &App, url: Option<&str>, description: Option<&str>) -> Result<(), ApiError> {
+fn check(app: &App, url: Option<&str>, description: Option<&str>) -> ApiResult<()> {
     if let Some(Err(error)) = url.map(|url| app.api.webhook_sender.check(url)) {
-        return Err(Code::InvalidWebhookUrl.refuse(format!("The webhook's url cannot be used: {error}.")).into());
+        return Code::InvalidWebhookUrl.fail(format!("The webhook's url cannot be used: {error}."));
     }
     description.map_or(Ok(()), |text| name_text("description", text, DESCRIPTION_CHARACTERS_MAX))
 }
 
 /// The endpoint, or 404, within a transaction. One that receives orders exists only for actors who may read orders.
-async fn find(write: &mut Write, actor: &Actor, project: &ProjectRef, id: &str) -> Result<EndpointRecord, ApiError> {
+async fn find(write: &mut Write, actor: &Actor, project: &ProjectRef, id: &str) -> ApiResult<EndpointRecord> {
     projects::find(write, project).await?;
     let endpoint = webhooks::find_webhook(write.connection(), project, id).await?.ok_or_else(no_webhook)?;
     may_receive(actor, &endpoint.events)?;
@@ -274,7 +270,7 @@ async fn find(write: &mut Write, actor: &Actor, project: &ProjectRef, id: &str) 
 }
 
 /// The same without a transaction.
-async fn load(app: &App, actor: &Actor, project: &ProjectRef, id: &str) -> Result<EndpointRecord, ApiError> {
+async fn load(app: &App, actor: &Actor, project: &ProjectRef, id: &str) -> ApiResult<EndpointRecord> {
     projects::load(app, project).await?;
     let endpoint = app.core.store.find_webhook(project, id).await?.ok_or_else(no_webhook)?;
     may_receive(actor, &endpoint.events)?;

@@ -82,60 +82,40 @@ pub(super) fn read(root: &Section<'_>) -> Option<Vec<AcmeSettings>> {
 }
 
 fn one(section: &Section<'_>) -> Option<AcmeSettings> {
-    // Every setting is read before any `?`, so that all mistakes are reported together.
-    let name = section.required::<String>("name", "\"letsencrypt\"");
-    let directory_url =
-        section.required::<String>("directory_url", "\"https://acme-v02.api.letsencrypt.org/directory\"");
-    let contact = section.list::<String>("contact");
-    let trusted = section.path("ca_certificate_file");
-    let caa_identity = section.required::<String>("caa_identity", "\"letsencrypt.org\"");
     let key_id = section.optional::<String>("eab_key_id");
-    let hmac_key = section.path("eab_hmac_key_file");
-    let challenges = section.list::<ChallengeKind>("challenges");
-    let profile = section.optional::<String>("profile");
-    let mirror_limits = section.flag("mirror_limits", true);
-    let limits = limits(section);
-    let directory_url = directory_url.filter(|url| {
-        let fits = url.starts_with("https://") || url.starts_with("http://127.0.0.1:");
-        if !fits {
-            section.complain("directory_url", "use an https:// address; http:// only at 127.0.0.1".to_owned());
-        }
-        fits
-    });
-    let ca_certificate = file(section, "ca_certificate_file", trusted);
-    let external_account = external_account(section, key_id, hmac_key);
-    let mut challenges = challenges?;
-    if challenges.is_empty() {
-        challenges = vec![ChallengeKind::Http01, ChallengeKind::TlsAlpn01];
-    }
-    Some(AcmeSettings {
-        name: name?,
-        directory_url: directory_url?,
-        contact: contact?,
-        ca_certificate: ca_certificate?,
-        caa_identity: caa_identity?,
-        external_account: external_account?,
-        challenges,
-        profile: profile?,
-        mirror_limits: mirror_limits?,
-        limits: limits?,
+    let fits = |url: &String| url.starts_with("https://") || url.starts_with("http://127.0.0.1:");
+    let directory = "\"https://acme-v02.api.letsencrypt.org/directory\"";
+    chassis::settings!(AcmeSettings {
+        name: section.required("name", "\"letsencrypt\""),
+        directory_url: section.required("directory_url", directory).filter(|url| {
+            if !fits(url) {
+                section.complain("directory_url", "use an https:// address; http:// only at 127.0.0.1".to_owned());
+            }
+            fits(url)
+        }),
+        contact: section.list("contact"),
+        ca_certificate: file(section, "ca_certificate_file", section.path("ca_certificate_file")),
+        caa_identity: section.required("caa_identity", "\"letsencrypt.org\""),
+        external_account: external_account(section, key_id, section.path("eab_hmac_key_file")),
+        challenges: section.list("challenges").map(|kinds| match kinds {
+            none if none.is_empty() => ChallengeKind::ALL.to_vec(),
+            kinds => kinds,
+        }),
+        profile: section.optional("profile"),
+        mirror_limits: section.flag("mirror_limits", true),
+        limits: limits(section),
     })
 }
 
 /// The authority's limits. Operators with higher limits configure them here.
 fn limits(section: &Section<'_>) -> Option<Limits> {
     let default = Limits::default();
-    let orders = section.value("limit_orders", default.orders);
-    let project = section.value("limit_project", orders.unwrap_or(default.orders).share());
-    let registered_domain = section.value("limit_registered_domain", default.registered_domain);
-    let exact_name = section.value("limit_exact_name", default.exact_name);
-    let failures = section.value("limit_failures", default.failures);
-    Some(Limits {
-        orders: orders?,
-        project: project?,
-        registered_domain: registered_domain?,
-        exact_name: exact_name?,
-        failures: failures?,
+    chassis::settings!(Limits {
+        orders: section.value("limit_orders", default.orders),
+        project: section.value("limit_project", orders.unwrap_or(default.orders).share()),
+        registered_domain: section.value("limit_registered_domain", default.registered_domain),
+        exact_name: section.value("limit_exact_name", default.exact_name),
+        failures: section.value("limit_failures", default.failures),
     })
 }
 

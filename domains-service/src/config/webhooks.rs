@@ -31,15 +31,12 @@ impl Default for WebhookConfig {
 /// The `[webhooks]` table; `None` when a mistake was reported.
 pub(super) fn read(section: &Section<'_>) -> Option<WebhookConfig> {
     let default = WebhookConfig::default();
-    let allow_http = section.flag("allow_http", default.allow_http);
-    let allow_private_addresses = section.flag("allow_private_addresses", default.allow_private_addresses);
-    let timeout = section.duration("timeout", default.timeout, Duration::from_secs(1)..=Duration::from_mins(1));
-    let longest = Duration::from_hours(30 * 24);
-    let disable_after = section.duration("disable_after", default.disable_after, Duration::from_hours(1)..=longest);
-    Some(WebhookConfig {
-        allow_http: allow_http?,
-        allow_private_addresses: allow_private_addresses?,
-        timeout: timeout?,
-        disable_after: disable_after?,
+    let (second, minute) = (Duration::from_secs(1), Duration::from_mins(1));
+    let (hour, month) = (Duration::from_hours(1), Duration::from_hours(30 * 24));
+    chassis::settings!(WebhookConfig {
+        allow_http: section.flag("allow_http", default.allow_http),
+        allow_private_addresses: section.flag("allow_private_addresses", default.allow_private_addresses),
+        timeout: section.duration("timeout", default.timeout, second..=minute),
+        disable_after: section.duration("disable_after", default.disable_after, hour..=month),
     })
 }

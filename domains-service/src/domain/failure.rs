@@ -11,7 +11,7 @@ pub enum IssueError {
     /// The authority's rate limit is reached.
     #[error("the certificate authority rate-limits us: {message}")]
     RateLimited {
-        /// When to retry, if the authority said so.
+        /// When to retry, if the authority named a time.
         until: Option<UnixSeconds>,
         /// Its words.
         message: String,
@@ -85,7 +85,7 @@ impl IssueError {
         }
     }
 
-    /// Whether it says nothing about the name: the order waits, and no attempt is used.
+    /// Whether the cause is not the name: the order waits, and no attempt is used.
     pub(crate) fn is_wait(&self) -> bool {
         self.until().is_some() || self.is_turn()
     }

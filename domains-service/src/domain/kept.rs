@@ -1,7 +1,7 @@
 //! The record of a removed project's domains, for a restore.
 //!
 //! A removal takes the domains off the edge and releases their names at once: another project may prove and take them.
-//! A restore adds the domains again, each with its former role and redirect, and DNS is checked anew.
+//! A restore adds the domains again, each with its former role and redirect, and DNS is checked again.
 
 use contract::hostname::Hostname;
 use contract::site::RedirectStatus;

@@ -29,7 +29,7 @@ pub(crate) enum NameError {
     Reserved,
     /// Names are registered under it by different people.
     PublicSuffix,
-    /// It lies in the platform's own zone.
+    /// It is in the platform's own zone.
     Platform,
 }
 

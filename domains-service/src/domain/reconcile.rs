@@ -69,7 +69,7 @@ pub(crate) struct Policy {
     /// The state of the ownership now.
     pub(crate) claim: Claim,
     pub(crate) holder: Holder,
-    /// When the domains are served no more, because the plan has none since a while; `None`: the plan has domains.
+    /// When the domains stop being served because the plan has none; `None`: the plan has domains.
     pub(crate) served_until: Option<UnixMillis>,
     pub(crate) reason: Reason,
     /// In `0.0..1.0`: spreads the times of later checks.
@@ -83,7 +83,7 @@ impl Policy {
     }
 }
 
-/// What an order needs of the check that allows it.
+/// The facts of the check that an order needs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Permitted {
     /// Authorities that may issue, best first, with the methods they may use.
@@ -250,7 +250,7 @@ fn problems(
             ProblemCode::PlanRequired,
             place,
             "The project's plan has no custom domains.",
-            "Choose the Pro plan or above; the domain is then served again by itself.",
+            "Choose the Pro plan or above; the domain is then served again automatically.",
         )),
         None => {}
     }
@@ -310,7 +310,7 @@ fn needs_certificate(domain: &Domain, now: UnixSeconds) -> bool {
 fn may_order(domain: &Domain, reason: Reason, now: UnixSeconds) -> bool {
     let certificate = &domain.certificate;
     let is_time = certificate.next_attempt_at.is_none_or(|at| at <= now);
-    // An owner's request does not override an authority's rate limit. A queue decides by itself whose turn it is.
+    // An owner's request does not override an authority's rate limit. A queue decides the order itself.
     let is_limited = certificate.rate_limited_until.is_some_and(|until| until > now);
     needs_certificate(domain, now) && (is_time || certificate.queued || (reason == Reason::Requested && !is_limited))
 }

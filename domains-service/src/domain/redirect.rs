@@ -1,8 +1,8 @@
 //! Redirects between domains of a project.
 //!
 //! A domain may redirect to the primary domain of its project or to a named one. A redirect's target never redirects,
-//! so there are no chains and no loops; and the target is served, so no redirect dangles. A redirect to a primary domain
-//! that is not served yet has no effect until it is.
+//! so there are no chains and no loops; and the target is served, so no redirect dangles. A redirect to a primary
+//! domain that is not served yet has no effect until it is.
 
 use contract::hostname::Hostname;
 use contract::site::RedirectStatus;
@@ -85,7 +85,7 @@ pub(crate) fn permit(
     Ok(())
 }
 
-/// The present target of a rule. `None` if the target is not served any more; the domain then serves by itself.
+/// The present target of a rule. `None` if the target is not served any more; the domain then serves the project.
 pub(crate) fn destination(
     rule: Option<&RedirectRule>,
     target: Option<&RedirectNode>,
@@ -115,7 +115,7 @@ mod tests {
         let next = RedirectNode { next_primary: true, ..node("b.example", Status::PendingDns) };
         assert_eq!(permit(&node("a.example", Status::Active), Some(&next), 0), Ok(()));
         let rule = RedirectRule { to: RedirectTarget::Primary, status: None };
-        assert_eq!(destination(Some(&rule), Some(&next)), None, "until then the domain serves by itself");
+        assert_eq!(destination(Some(&rule), Some(&next)), None, "until then the domain serves the project");
     }
 
     #[test]
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_without_its_redirects_target_serves_by_itself() {
+    fn a_domain_whose_redirect_target_is_gone_serves_the_project() {
         let rule = RedirectRule { to: RedirectTarget::Primary, status: Some(RedirectStatus::Found) };
         let target = node("b.example", Status::Active);
         assert_eq!(destination(Some(&rule), Some(&target)), Some((target.name.clone(), Some(RedirectStatus::Found))));

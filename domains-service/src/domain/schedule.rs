@@ -24,8 +24,9 @@ const INTERVALS: [(i64, i64); 5] =
 /// The longest interval of checks.
 pub(crate) const DAILY_INTERVAL: i64 = 24 * HOUR;
 
-/// The time of the next DNS check of a domain that was `watched` since then; `None` while it is removed. `jitter` in `0.0..1.0` moves the time by up to a fifth either way, so that domains
-/// added together are not checked together for ever.
+/// The time of the next DNS check of a domain that was `watched` since then; `None` while it is removed. `jitter` in
+/// `0.0..1.0` moves the time by up to a fifth either way, so that domains added together are not checked together for
+/// ever.
 pub(crate) fn next_check(status: Status, watched: UnixMillis, now: UnixMillis, jitter: f64) -> Option<UnixMillis> {
     let age = now.since(watched).max(0);
     let wait = match status {

@@ -183,12 +183,12 @@ mod tests {
 
     // rule: 1.18
     #[test]
-    fn thirty_minutes_without_a_certificate_ask_the_owner_to_act() {
+    fn after_thirty_minutes_without_a_certificate_the_owner_must_act() {
         let issuing = facts(Status::Issuing);
         assert_eq!(next_state(&issuing, &pass(), NOW.plus(30 * MINUTE - 1)).status, Status::Issuing);
         let late = next_state(&issuing, &pass(), NOW.plus(30 * MINUTE));
         assert_eq!((late.status, late.delayed, late.may_issue), (Status::ActionRequired, true, true));
-        // It stays so by itself, and a check that the owner requests starts over.
+        // It stays so, and a check that the owner requests starts again.
         let stuck = StateFacts { delayed: true, ..facts(Status::ActionRequired) };
         assert_eq!(next_state(&stuck, &pass(), NOW).status, Status::ActionRequired);
         assert_eq!(next_state(&facts(Status::ActionRequired), &pass(), NOW).status, Status::Issuing);

@@ -1,4 +1,4 @@
-//! Who may follow and report at once, and the bytes of the stream.
+//! Which gateways may follow and report at the same time, and the bytes of the stream.
 
 use std::pin::pin;
 
@@ -16,7 +16,7 @@ async fn frames_waiting_for_a_follower_are_dropped_when_its_credential_is_revoke
     let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();
     let (pieces, waiting) = mpsc::channel(PIECES_WAITING_MAX);
     pieces.send(Bytes::from_static(b"{}")).await.unwrap();
-    // No credential is on record, so this one is not good.
+    // No credential is recorded, so this one is invalid.
     let mut body = pin!(body(waiting, store.watch_credential("revoked")));
     assert!(matches!(body.next().await, Some(Err(Ended::Revoked))));
 }

@@ -275,7 +275,7 @@ impl AcmeAuthority {
                 }
             }
         }
-        Err(IssueError::Unavailable("the order does not come to an end".to_owned()))
+        Err(IssueError::Unavailable("the order did not finish".to_owned()))
     }
 
     /// Asks for the certificate.

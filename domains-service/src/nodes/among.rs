@@ -7,8 +7,8 @@ use contract::feed::AmongGateways;
 use super::{LATELY_MILLIS, Nodes, RETURN_TIME, is_live};
 
 impl Nodes {
-    /// The place of a live process among all that share the limits: the live ones, and for a moment after our start those
-    /// that may come back.
+    /// The place of a live process among all that share the limits: the live ones, and for a moment after our start
+    /// those that may come back.
     pub(crate) fn among(&self, node: &str) -> AmongGateways {
         let (mono, now) = (self.clock.monotonic(), self.clock.now());
         let returning = mono.saturating_sub(self.started) <= RETURN_TIME;

@@ -11,8 +11,8 @@ impl Nodes {
         self.by_name.lock().values().any(|node| !node.report.goodbye && is_live(node, now))
     }
 
-    /// Whether a gateway is live. For a moment after our start, waits for those that may come back. Silent gateways have
-    /// the longest silence once more for their next report: when a suspended machine goes on, all seem silent.
+    /// Whether a gateway is live. For a moment after our start, waits for those that may come back. Silent gateways
+    /// have the longest silence once more for their next report: when a suspended machine goes on, all seem silent.
     pub(crate) async fn has_any_live(&self) -> bool {
         let mut changed = self.changed.subscribe();
         let waiting = async {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use chassis::shutdown::Shutdown;
 
 use super::{Nodes, RecordChange};
-use crate::store::{Store, StoreError};
+use crate::store::{Result, Store};
 
 /// Interval between two searches for due changes.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ pub(crate) async fn keep(store: Store, nodes: Arc<Nodes>, shutdown: Shutdown) {
     }
 }
 
-async fn write(store: &Store, nodes: &Nodes) -> Result<(), StoreError> {
+async fn write(store: &Store, nodes: &Nodes) -> Result<()> {
     for due in nodes.due() {
         match &due {
             RecordChange::Write(process) => store.record_process(process).await?,

@@ -9,7 +9,7 @@ use contract::time::UnixSeconds;
 use crate::common::Core;
 use crate::domain::Domain;
 use crate::issuer::{Authorities, RenewalAdvice};
-use crate::store::StoreError;
+use crate::store::Result;
 use crate::store::leased::Leased;
 
 /// Between two questions when the authority gave no answer or no time.
@@ -19,7 +19,7 @@ const ASK_AGAIN_SECONDS: i64 = 12 * 3_600;
 const ASK_AGAIN_BOUNDS: (i64, i64) = (60, 24 * 3_600);
 
 /// Requests advice on the domain's certificate if that is due, and records the answer.
-pub(super) async fn ask(core: &Core, authorities: &Authorities, leased: &mut Leased<Domain>) -> Result<(), StoreError> {
+pub(super) async fn ask(core: &Core, authorities: &Authorities, leased: &mut Leased<Domain>) -> Result<()> {
     let domain = leased.record();
     let certificate = &domain.certificate;
     let now = core.clock.now_seconds();
@@ -38,8 +38,7 @@ pub(super) async fn ask(core: &Core, authorities: &Authorities, leased: &mut Lea
     let Some(mut current) = leased.reload(&mut write).await? else { return Ok(()) };
     follow(&mut current, advice.as_ref(), now, jitter());
     leased.save(&mut write, current).await?;
-    write.commit().await?;
-    Ok(())
+    write.commit().await.map(drop)
 }
 
 /// Sets the time of renewal and of the next request for advice.
@@ -118,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn without_advice_the_rule_stays_and_the_question_is_asked_again() {
+    fn without_advice_the_rule_applies_and_the_query_is_repeated() {
         let mut domain = domain();
         follow(&mut domain, None, NOW, 0.5);
         assert_eq!(domain.certificate.renew_at, Some(NOW.plus(60 * DAY)));

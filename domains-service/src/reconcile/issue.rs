@@ -10,7 +10,7 @@ use chassis::random::jitter;
 use contract::certificate::CertificateBundle;
 use tokio::time::Instant;
 
-use super::write::apply;
+use super::apply;
 use crate::app::App;
 use crate::common::Core;
 use crate::domain::Domain;
@@ -19,13 +19,13 @@ use crate::domain::reconcile::Permitted;
 use crate::issuer::{IssueError, IssueRequest, Issuer, bundle};
 use crate::publish;
 use crate::store::leased::Leased;
-use crate::store::{StoreError, Write, acme, domains};
+use crate::store::{Result, Write, acme, domains};
 
 /// Maximum duration of all attempts of one reconciliation, shorter than the lease.
 const ORDER_TIME_MAX: Duration = Duration::from_mins(2);
 
 /// Orders a certificate from the first permitted authority that issues one, and publishes it.
-pub(super) async fn order(app: &App, leased: Leased<Domain>, permitted: &Permitted) -> Result<(), StoreError> {
+pub(super) async fn order(app: &App, leased: Leased<Domain>, permitted: &Permitted) -> Result<()> {
     let domain = leased.record();
     let local = app.core.settings.attachable(domain.name.as_str()).is_ok_and(|name| name.local);
     let edge: Vec<IpAddr> = app.issuing.edge_addresses.iter().chain(&permitted.target_addresses).copied().collect();
@@ -107,7 +107,7 @@ async fn deploy(
     leased: Leased<Domain>,
     authority: &str,
     (bundle, facts): (Box<CertificateBundle>, CertificateFacts),
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let mut write = app.core.store.write().await?;
     let now = write.now();
     let Some(domain) = leased.reload(&mut write).await? else {
@@ -124,7 +124,7 @@ async fn deploy(
 }
 
 /// Records a round without a certificate, and the time of the next attempt.
-async fn wait(core: &Core, leased: Leased<Domain>, round: Round) -> Result<(), StoreError> {
+async fn wait(core: &Core, leased: Leased<Domain>, round: Round) -> Result<()> {
     core.metrics.certificate_orders.with_label_values(&[round.label()]).inc();
     let mut write = core.store.write().await?;
     let now = write.now();
@@ -137,13 +137,12 @@ async fn wait(core: &Core, leased: Leased<Domain>, round: Round) -> Result<(), S
 
 /// The domain was removed or lost while its order was in progress: abandons the order, unless a project still
 /// holds the name.
-async fn abandon(mut write: Write, gone: &Domain) -> Result<(), StoreError> {
+async fn abandon(mut write: Write, gone: &Domain) -> Result<()> {
     let now = write.now();
     acme::abandon_orders(write.connection(), &gone.name, now).await?;
     // Another project may be proving the name by now.
     if domains::find_claims(write.connection(), &gone.name).await?.holder.is_none() {
         publish::withdraw_challenges(&mut write, &gone.name).await?;
     }
-    write.commit().await?;
-    Ok(())
+    write.commit().await.map(drop)
 }

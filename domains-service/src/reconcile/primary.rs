@@ -6,10 +6,10 @@ use crate::actor::Actor;
 use crate::domain::Domain;
 use crate::project::ProjectRef;
 use crate::publish;
-use crate::store::{StoreError, Write, domains};
+use crate::store::{Result, Write, domains};
 
 /// Makes the domain primary if it is wanted as primary, or is the project's first active domain.
-pub(super) async fn become_if_wanted(write: &mut Write, domain: &mut Domain) -> Result<(), StoreError> {
+pub(super) async fn become_if_wanted(write: &mut Write, domain: &mut Domain) -> Result<()> {
     if domain.primary || domain.redirect.is_some() {
         return Ok(());
     }
@@ -29,9 +29,9 @@ pub(super) async fn become_if_wanted(write: &mut Write, domain: &mut Domain) -> 
     record(write, domain).await
 }
 
-/// Gives a project without a primary domain a new one: of the served domains that do not redirect, the one that was added
-/// first. Without such a domain the next that becomes active is it.
-pub(super) async fn succeed(write: &mut Write, project: &ProjectRef) -> Result<(), StoreError> {
+/// Gives a project without a primary domain a new one: of the served domains that do not redirect, the one that was
+/// added first. Without such a domain the next that becomes active is it.
+pub(super) async fn succeed(write: &mut Write, project: &ProjectRef) -> Result<()> {
     if domains::find_primary(write.connection(), project).await?.is_some() {
         return Ok(());
     }
@@ -44,7 +44,7 @@ pub(super) async fn succeed(write: &mut Write, project: &ProjectRef) -> Result<(
     record(write, &next).await
 }
 
-async fn record(write: &mut Write, domain: &Domain) -> Result<(), StoreError> {
+async fn record(write: &mut Write, domain: &Domain) -> Result<()> {
     let detail = json!({ "primary": domain.name });
     write.record(&domain.project, Some(&domain.name), "domain.primary_changed", &Actor::system(), detail).await
 }

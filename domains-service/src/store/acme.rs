@@ -6,7 +6,7 @@ use contract::time::UnixMillis;
 
 use super::log::StoredEntity;
 use super::rows::{self, Columns, Stored, Table};
-use super::{Store, StoreError, queue};
+use super::{Result, Store, queue};
 
 /// An order at an authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,24 +53,17 @@ const POSTPONED_MILLIS: i64 = 3_600_000;
 
 impl Store {
     /// The last order for a name at an authority. An unreadable one counts as absent, and the next replaces it.
-    pub(crate) async fn find_order(
-        &self,
-        authority: &str,
-        hostname: &Hostname,
-    ) -> Result<Option<OrderRecord>, StoreError> {
-        let row: Option<Found<Row>> = query_as(
+    pub(crate) async fn find_order(&self, authority: &str, hostname: &Hostname) -> Result<Option<OrderRecord>> {
+        let row = query_as(
             "SELECT authority, hostname, url, sealed_key, created_at FROM acme_orders
              WHERE authority = $1 AND hostname = $2",
         )
-        .bind(authority)
-        .bind(hostname.as_str())
-        .fetch_optional(self.reader())
-        .await?;
-        Ok(rows::found(self.reader(), row))
+        .bind((authority, hostname.as_str()));
+        rows::readable::<Row>(self.reader(), row).await
     }
 
     /// Stores an order in place of the former one. The wait for it is over.
-    pub(crate) async fn save_order(&self, order: &OrderRecord) -> Result<(), StoreError> {
+    pub(crate) async fn save_order(&self, order: &OrderRecord) -> Result<()> {
         let mut write = self.write().await?;
         let values = [
             ("authority", (&order.authority).into()),
@@ -82,36 +75,30 @@ impl Store {
         ];
         rows::upsert(Table::AcmeOrders, &["authority", "hostname"], &[], values).execute(write.connection()).await?;
         queue::leave_one(write.connection(), &order.authority, &order.hostname).await?;
-        write.commit().await?;
-        Ok(())
+        write.commit().await.map(drop)
     }
 
     /// Deletes an order that is no longer needed.
-    pub(crate) async fn forget_order(&self, authority: &str, hostname: &Hostname) -> Result<(), StoreError> {
+    pub(crate) async fn forget_order(&self, authority: &str, hostname: &Hostname) -> Result<()> {
         query("DELETE FROM acme_orders WHERE authority = $1 AND hostname = $2")
-            .bind(authority)
-            .bind(hostname.as_str())
-            .execute(self.writer())
-            .await?;
-        Ok(())
+            .bind((authority, hostname.as_str()))
+            .run(self.writer())
+            .await
     }
 
     /// Orders of removed names with authorizations to deactivate now, at most `limit`.
-    pub(crate) async fn abandoned_orders(&self, now: UnixMillis, limit: i64) -> Result<Vec<OrderRecord>, StoreError> {
+    pub(crate) async fn abandoned_orders(&self, now: UnixMillis, limit: i64) -> Result<Vec<OrderRecord>> {
         let found: Vec<Found<Row>> = query_as(
             "SELECT authority, hostname, url, sealed_key, created_at FROM acme_orders
              WHERE abandoned_at <= $1 ORDER BY abandoned_at LIMIT $2",
         )
-        .bind(now.0)
-        .bind(limit)
+        .bind((now.0, limit))
         .fetch_all(self.reader())
         .await?;
-        let (orders, unreadable) = rows::split(self.reader(), found);
+        let (orders, unreadable) = rows::split(self.reader().unreadable(), found);
         for key in unreadable {
             query("UPDATE acme_orders SET abandoned_at = $1 WHERE url = $2 AND authority = $3")
-                .bind(now.plus(POSTPONED_MILLIS).0)
-                .bind(&key.row)
-                .bind(&key.of)
+                .bind((now.plus(POSTPONED_MILLIS).0, &key.row, &key.of))
                 .execute(self.writer())
                 .await?;
         }
@@ -119,53 +106,40 @@ impl Store {
     }
 
     /// Deletes an order after its authorizations are deactivated, unless another order has replaced it.
-    pub(crate) async fn forget_abandoned(&self, order: &OrderRecord) -> Result<(), StoreError> {
+    pub(crate) async fn forget_abandoned(&self, order: &OrderRecord) -> Result<()> {
         query("DELETE FROM acme_orders WHERE authority = $1 AND hostname = $2 AND url = $3")
-            .bind(&order.authority)
-            .bind(order.hostname.as_str())
-            .bind(&order.url)
-            .execute(self.writer())
-            .await?;
-        Ok(())
+            .bind((&order.authority, order.hostname.as_str(), &order.url))
+            .run(self.writer())
+            .await
     }
 
     /// Postpones an abandoned order, because its authority does not answer.
-    pub(crate) async fn postpone_abandonment(&self, order: &OrderRecord, until: UnixMillis) -> Result<(), StoreError> {
+    pub(crate) async fn postpone_abandonment(&self, order: &OrderRecord, until: UnixMillis) -> Result<()> {
         query("UPDATE acme_orders SET abandoned_at = $1 WHERE authority = $2 AND hostname = $3 AND url = $4")
-            .bind(until.0)
-            .bind(&order.authority)
-            .bind(order.hostname.as_str())
-            .bind(&order.url)
-            .execute(self.writer())
-            .await?;
-        Ok(())
+            .bind((until.0, &order.authority, order.hostname.as_str(), &order.url))
+            .run(self.writer())
+            .await
     }
 
     /// Stores a setting unless it exists; returns the stored value.
-    pub(crate) async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError> {
+    pub(crate) async fn remember(&self, name: &str, value: &str) -> Result<String> {
         query("INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING")
-            .bind(name)
-            .bind(value)
+            .bind((name, value))
             .execute(self.writer())
             .await?;
         Ok(self.setting(name).await?.unwrap_or_else(|| value.to_owned()))
     }
 
     /// Deletes a setting.
-    pub(crate) async fn forget_setting(&self, name: &str) -> Result<(), StoreError> {
-        query("DELETE FROM settings WHERE name = $1").bind(name).execute(self.writer()).await?;
-        Ok(())
+    pub(crate) async fn forget_setting(&self, name: &str) -> Result<()> {
+        query("DELETE FROM settings WHERE name = $1").bind(name).run(self.writer()).await
     }
 
     /// The chain that the edge serves for a name, PEM.
-    pub(crate) async fn published_chain(&self, hostname: &Hostname) -> Result<Option<String>, StoreError> {
-        let found: Option<Found<StoredEntity>> =
-            query_as("SELECT kind, name, body FROM entities WHERE kind = 'certificate' AND name = $1")
-                .bind(hostname.as_str())
-                .fetch_optional(self.reader())
-                .await?;
+    pub(crate) async fn published_chain(&self, hostname: &Hostname) -> Result<Option<String>> {
+        let found = query_as("SELECT kind, name, body FROM entities WHERE kind = 'certificate' AND name = $1");
         // An unreadable certificate cannot be named to an authority; its renewal writes it again.
-        Ok(match rows::found(self.reader(), found) {
+        Ok(match rows::readable::<StoredEntity>(self.reader(), found.bind(hostname.as_str())).await? {
             Some(contract::feed::Entity::Certificate(bundle)) => Some(bundle.chain_pem),
             _ => None,
         })
@@ -173,35 +147,25 @@ impl Store {
 }
 
 /// Ends the orders and waits of a name because its certificate is in service.
-pub(crate) async fn finish_orders(connection: &mut Connection, hostname: &Hostname) -> Result<(), StoreError> {
+pub(crate) async fn finish_orders(connection: &mut Connection, hostname: &Hostname) -> Result<()> {
     query("DELETE FROM certificate_queue WHERE hostname = $1")
         .bind(hostname.as_str())
         .execute(&mut *connection)
         .await?;
-    query("UPDATE acme_orders SET sealed_key = NULL WHERE hostname = $1")
-        .bind(hostname.as_str())
-        .execute(connection)
-        .await?;
-    Ok(())
+    query("UPDATE acme_orders SET sealed_key = NULL WHERE hostname = $1").bind(hostname.as_str()).run(connection).await
 }
 
 /// Deletes a failed order, so that the next attempt begins a new one.
-pub(crate) async fn forget_order(
-    connection: &mut Connection,
-    authority: &str,
-    hostname: &Hostname,
-) -> Result<(), StoreError> {
+pub(crate) async fn forget_order(connection: &mut Connection, authority: &str, hostname: &Hostname) -> Result<()> {
     query("DELETE FROM acme_orders WHERE authority = $1 AND hostname = $2")
-        .bind(authority)
-        .bind(hostname.as_str())
-        .execute(connection)
-        .await?;
-    Ok(())
+        .bind((authority, hostname.as_str()))
+        .run(connection)
+        .await
 }
 
-/// Deletes limits that are wholly free again, and abandons orders and waits of names without a domain, which a crash may
-/// leave.
-pub(crate) async fn tidy(connection: &mut Connection, now: UnixMillis) -> Result<(), StoreError> {
+/// Deletes limits that are wholly free again, and abandons orders and waits of names without a domain, which a crash
+/// may leave.
+pub(crate) async fn tidy(connection: &mut Connection, now: UnixMillis) -> Result<()> {
     queue::tidy(connection, now).await?;
     // Only orders in progress: a domain in service keeps its last order.
     query(
@@ -209,24 +173,17 @@ pub(crate) async fn tidy(connection: &mut Connection, now: UnixMillis) -> Result
          WHERE sealed_key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM domains WHERE name = acme_orders.hostname)",
     )
     .bind(now.0)
-    .execute(connection)
-    .await?;
-    Ok(())
+    .run(connection)
+    .await
 }
 
 /// A name was removed: unless another project has it, its authorizations are to be deactivated.
-pub(crate) async fn abandon_orders(
-    connection: &mut Connection,
-    hostname: &Hostname,
-    now: UnixMillis,
-) -> Result<(), StoreError> {
+pub(crate) async fn abandon_orders(connection: &mut Connection, hostname: &Hostname, now: UnixMillis) -> Result<()> {
     query(
         "UPDATE acme_orders SET abandoned_at = $1, sealed_key = NULL
          WHERE hostname = $2 AND NOT EXISTS (SELECT 1 FROM domains WHERE name = $2)",
     )
-    .bind(now.0)
-    .bind(hostname.as_str())
-    .execute(connection)
-    .await?;
-    Ok(())
+    .bind((now.0, hostname.as_str()))
+    .run(connection)
+    .await
 }

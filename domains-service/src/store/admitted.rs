@@ -14,7 +14,7 @@ use tokio::sync::{Mutex, Notify, watch};
 use tokio::time::error::Elapsed;
 
 use super::credentials::Credential;
-use super::{Store, StoreError};
+use super::{Result, Store};
 
 /// After the pause, time until the next read without a waiting request; together one second.
 const READ_INTERVAL: Duration = Duration::from_millis(900);
@@ -97,7 +97,7 @@ impl Store {
     }
 
     /// Reads the valid credentials.
-    pub(crate) async fn reload_credentials(&self) -> Result<(), StoreError> {
+    pub(crate) async fn reload_credentials(&self) -> Result<()> {
         let _reading = self.admitted.reading.lock().await;
         let read = self.admitted.begun.fetch_add(1, Ordering::SeqCst) + 1;
         let found = self.good_credentials(None).await?;

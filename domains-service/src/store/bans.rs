@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 use chassis::sql::{Found, RowKey, query, query_as};
 use contract::ban::Ban;
 use contract::key::KeyId;
-use contract::project::ProjectId;
 use contract::time::UnixMillis;
 use contract::usage::KeyReport;
+use domains_api::types::ListedBan;
 
 use super::processes::credential_of;
 use super::rows::{self, Columns, Stored, Table};
-use super::{Store, StoreError, Write, to_json};
+use super::{Result, Store, Write, to_json};
 
 /// Validity of a gateway's report, in milliseconds: three reports may be lost.
 pub(crate) const REPORTED_MILLIS: i64 = 30_000;
@@ -26,23 +26,6 @@ const NODES_MAX: i64 = 1_024;
 
 /// Maximum with one credential: the processes that may be on record, and those that they replaced within half a minute.
 const NODES_OF_ONE_MAX: i64 = 256;
-
-/// A ban and the holder of its key.
-#[derive(Clone, Debug)]
-pub(crate) struct KnownBan {
-    pub(crate) ban: Ban,
-    /// The key's project and label; `None` if the key is deleted already.
-    pub(crate) holder: Option<(ProjectId, String)>,
-}
-
-/// The bans in force.
-#[derive(Clone, Debug)]
-pub(crate) struct Bans {
-    /// The bans that end last.
-    pub(crate) listed: Vec<KnownBan>,
-    /// How many there are.
-    pub(crate) total: u64,
-}
 
 chassis::record! {
     /// A gateway's report.
@@ -67,7 +50,7 @@ impl Stored for Report {
 
 impl Write {
     /// Stores the bans that a gateway reports, in place of its last report. Returns whether there was room.
-    pub(crate) async fn record_bans(&mut self, report: &KeyReport) -> Result<bool, StoreError> {
+    pub(crate) async fn record_bans(&mut self, report: &KeyReport) -> Result<bool> {
         if report.bans_total == 0 {
             query("DELETE FROM edge_bans WHERE node = $1").bind(&report.node).execute(self.connection()).await?;
             return Ok(true);
@@ -83,46 +66,38 @@ impl Write {
             "INSERT INTO edge_bans (node, bans, total, reported_at) VALUES ($1, $2, $3, $4)
              ON CONFLICT (node) DO UPDATE SET bans = excluded.bans, total = excluded.total, reported_at = excluded.reported_at",
         )
-        .bind(&report.node)
-        .bind(to_json(&report.bans))
-        .bind(i64::try_from(report.bans_total).unwrap_or(i64::MAX))
-        .bind(now.0)
+        .bind((&report.node, to_json(&report.bans), i64::try_from(report.bans_total).unwrap_or(i64::MAX), now.0))
         .execute(self.connection())
         .await?;
         Ok(true)
     }
 
-    async fn has_room_for_bans(&mut self, node: &str) -> Result<bool, StoreError> {
+    async fn has_room_for_bans(&mut self, node: &str) -> Result<bool> {
         let (others, siblings): (i64, i64) = query_as(
             "SELECT COUNT(*), COUNT(CASE WHEN substr(node, 1, length($2)) = $2 THEN 1 END) FROM edge_bans WHERE node <> $1",
         )
-        .bind(node)
-        .bind(credential_of(node))
+        .bind((node, credential_of(node)))
         .fetch_one(self.connection())
         .await?;
         Ok(others < NODES_MAX && siblings < NODES_OF_ONE_MAX)
     }
 
     /// Deletes expired reports.
-    pub(crate) async fn tidy_bans(&mut self) -> Result<(), StoreError> {
+    pub(crate) async fn tidy_bans(&mut self) -> Result<()> {
         let since = self.now().plus(-REPORTED_MILLIS).0;
-        query("DELETE FROM edge_bans WHERE reported_at < $1").bind(since).execute(self.connection()).await?;
-        Ok(())
+        query("DELETE FROM edge_bans WHERE reported_at < $1").bind(since).run(self.connection()).await
     }
 }
 
 impl Store {
     /// The bans in force that gateways name, by key, and how many there are.
-    pub(crate) async fn bans_in_force(&self, now: UnixMillis) -> Result<(BTreeMap<KeyId, Ban>, u64), StoreError> {
-        let found: Vec<Found<Report>> =
+    pub(crate) async fn bans_in_force(&self, now: UnixMillis) -> Result<(BTreeMap<KeyId, Ban>, u64)> {
+        let reports =
             query_as("SELECT node, bans, total FROM edge_bans WHERE reported_at >= $1 ORDER BY node LIMIT $2")
-                .bind(now.plus(-REPORTED_MILLIS).0)
-                .bind(NODES_MAX)
-                .fetch_all(self.reader())
-                .await?;
+                .bind((now.plus(-REPORTED_MILLIS).0, NODES_MAX));
         let mut by_key: BTreeMap<KeyId, Ban> = BTreeMap::new();
         let mut of_cut = 0;
-        for (bans, total) in rows::each(self.reader(), found) {
+        for (bans, total) in rows::all::<Report>(self.reader(), reports).await? {
             let total = total.unsigned_abs();
             if total > bans.len() as u64 {
                 of_cut = total.max(of_cut);
@@ -138,8 +113,9 @@ impl Store {
         Ok((by_key, total))
     }
 
-    /// The bans in force with their keys' holders: at most `limit`, the one that ends last first.
-    pub(crate) async fn bans(&self, now: UnixMillis, limit: usize) -> Result<Bans, StoreError> {
+    /// The bans in force with their keys' holders: at most `limit`, the one that ends last first. And how many there
+    /// are.
+    pub(crate) async fn bans(&self, now: UnixMillis, limit: usize) -> Result<(Vec<ListedBan>, u64)> {
         let (by_key, total) = self.bans_in_force(now).await?;
         let mut bans: Vec<Ban> = by_key.into_values().collect();
         bans.sort_by_key(|ban| Reverse(ban.until));
@@ -151,12 +127,10 @@ impl Store {
                     .fetch_optional(self.reader())
                     .await?;
             // A project with an unreadable name is recorded where its row is read.
-            let holder = row.and_then(|found| {
-                let (project, label) = found.row;
-                Some((project.parse().ok()?, label))
-            });
-            listed.push(KnownBan { ban, holder });
+            let holder = row.and_then(|found| Some((found.row.0.parse().ok()?, found.row.1)));
+            let (project, label) = holder.unzip();
+            listed.push(ListedBan { ban, project, label });
         }
-        Ok(Bans { listed, total })
+        Ok((listed, total))
     }
 }

@@ -10,7 +10,7 @@ use contract::site::Serves;
 use contract::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 
-use super::StoreError;
+use super::Result;
 
 /// Maximum duration of reading or writing a whole database.
 pub(crate) const TIME_MAX: Duration = Duration::from_mins(10);
@@ -115,7 +115,7 @@ pub(crate) async fn read_lost(
     let (current, _, changed_at) = self::newest(&mut reading).await?;
     *newest = Some((current, changed_at));
     let same = query_scalar("SELECT COUNT(*) FROM changes WHERE revision = $1 AND mark = $2");
-    let same: i64 = same.bind(revision).bind(mark).fetch_one(&mut reading).await?;
+    let same: i64 = same.bind((revision, mark)).fetch_one(&mut reading).await?;
     anyhow::ensure!(same > 0, "it lacks the backup's newest change, so it is not a later state of the same database");
     let (good, unreadable) = good(&mut reading, now).await?;
     anyhow::ensure!(unreadable == 0, "{unreadable} of its rows cannot be read");
@@ -131,7 +131,7 @@ pub(crate) async fn read_lost(
 }
 
 /// All valid entities, and the number of unreadable rows.
-pub(crate) async fn good(connection: &mut Connection, now: UnixMillis) -> Result<(Good, usize), StoreError> {
+pub(crate) async fn good(connection: &mut Connection, now: UnixMillis) -> Result<(Good, usize)> {
     let (mut good, mut unreadable) = (Good::new(), 0);
     for (kind, statement) in GOOD {
         let found = query_as(statement).bind(now.0).fetch_all(&mut *connection).await?;
@@ -146,29 +146,25 @@ pub(crate) async fn good(connection: &mut Connection, now: UnixMillis) -> Result
 }
 
 /// The newest revision, its mark, and when the last change was made.
-pub(crate) async fn newest(connection: &mut Connection) -> Result<(i64, i64, i64), StoreError> {
+pub(crate) async fn newest(connection: &mut Connection) -> Result<(i64, i64, i64)> {
     Ok(query_as(NEWEST).fetch_one(connection).await?)
 }
 
 /// Valid keys with an expiry: ids, projects and expiries.
-pub(crate) async fn ends(
-    connection: &mut Connection,
-    now: UnixMillis,
-) -> Result<Vec<(String, String, i64)>, StoreError> {
+pub(crate) async fn ends(connection: &mut Connection, now: UnixMillis) -> Result<Vec<(String, String, i64)>> {
     Ok(query_as(ENDS).bind(now.0).fetch_all(connection).await?)
 }
 
 /// Ends a credential that is never accepted again: its row, or a new one.
-pub(crate) async fn revoke(connection: &mut Connection, revoked: &Revocation) -> Result<(), StoreError> {
+pub(crate) async fn revoke(connection: &mut Connection, revoked: &Revocation) -> Result<()> {
     let Revocation { digest, name, kind, made_by, created_at, revoked_at } = revoked;
-    query(RETIRE).bind(digest).bind(*revoked_at).execute(&mut *connection).await?;
-    let revoke = query(REVOKE).bind(digest).bind(name).bind(kind).bind(made_by.as_deref());
-    revoke.bind(*created_at).bind(*revoked_at).execute(connection).await?;
-    Ok(())
+    query(RETIRE).bind((digest, *revoked_at)).execute(&mut *connection).await?;
+    let revoke = query(REVOKE).bind((digest, name, kind, made_by.as_deref()));
+    revoke.bind((*created_at, *revoked_at)).run(connection).await
 }
 
 /// Ends everything that must not survive a restore: sessions and links of the dashboard, and the keys of the gateways.
-pub(crate) async fn end_sessions_and_keys(connection: &mut Connection) -> Result<(), StoreError> {
+pub(crate) async fn end_sessions_and_keys(connection: &mut Connection) -> Result<()> {
     for statement in ENDED {
         query(statement).execute(&mut *connection).await?;
     }
@@ -176,7 +172,7 @@ pub(crate) async fn end_sessions_and_keys(connection: &mut Connection) -> Result
 }
 
 /// The platform's domain, by the sites of its own.
-pub(crate) async fn platform(connection: &mut Connection) -> Result<Option<Hostname>, StoreError> {
+pub(crate) async fn platform(connection: &mut Connection) -> Result<Option<Hostname>> {
     let found = query_as("SELECT body FROM entities WHERE kind = 'site' AND body LIKE '%\"platform\":{%'");
     let found: Vec<Found<(String,)>> = found.fetch_all(connection).await?;
     let parent = |found: &Found<(String,)>| match serde_json::from_str(&found.row.0) {

@@ -7,7 +7,7 @@ use contract::time::UnixMillis;
 
 use super::processes::forget_processes_of;
 use super::rows::{self, Columns, Stored, Table};
-use super::{Store, StoreError, Write};
+use super::{Result, Store, StoreError, Write};
 
 contract::words! {
     /// The kind of a credential's holder.
@@ -207,36 +207,35 @@ macro_rules! of_holder {
 impl Store {
     /// All credentials on record or those of one kind, by kind, name and age: the valid ones, and those that were
     /// revoked last.
-    pub(crate) async fn credentials(&self, kind: Option<Kind>) -> Result<Vec<Recorded>, StoreError> {
-        let found: Vec<Found<Row>> = query_as(recorded!(
+    pub(crate) async fn credentials(&self, kind: Option<Kind>) -> Result<Vec<Recorded>> {
+        let found = query_as(recorded!(
             "WHERE c.kind LIKE $1 ORDER BY c.revoked_at IS NOT NULL, c.revoked_at DESC, c.digest LIMIT $2"
         ))
-        .bind(kind.map_or("%", Kind::as_str))
-        .bind(LISTED_MAX)
-        .fetch_all(self.reader())
-        .await?;
-        let mut all = rows::each(self.reader(), found);
+        .bind((kind.map_or("%", Kind::as_str), LISTED_MAX));
+        let mut all = rows::all::<Row>(self.reader(), found).await?;
         let order = |one: &Recorded| (one.credential.kind, one.credential.name.clone(), one.created_at);
         all.sort_by_cached_key(order);
         Ok(all)
     }
 
-    /// Valid and expired credentials, of all kinds or of one, by kind and name. Those in the file of revoked ones are not.
-    pub(crate) async fn good_credentials(&self, kind: Option<Kind>) -> Result<Vec<Credential>, StoreError> {
-        let found: Vec<Found<GoodRow>> = query_as(
+    /// Valid and expired credentials, of all kinds or of one, by kind and name. Those in the file of revoked ones are
+    /// not.
+    pub(crate) async fn good_credentials(&self, kind: Option<Kind>) -> Result<Vec<Credential>> {
+        let good = query_as(
             "SELECT kind, name, digest, expires_at FROM credentials WHERE kind LIKE $1 AND revoked_at IS NULL
              ORDER BY kind, name LIMIT $2",
         )
-        .bind(kind.map_or("%", Kind::as_str))
-        .bind(LISTED_MAX)
-        .fetch_all(self.reader())
-        .await?;
-        Ok(rows::each(self.reader(), found).into_iter().filter(|good| !self.was_revoked(&good.digest)).collect())
+        .bind((kind.map_or("%", Kind::as_str), LISTED_MAX));
+        Ok(rows::all::<GoodRow>(self.reader(), good)
+            .await?
+            .into_iter()
+            .filter(|good| !self.was_revoked(&good.digest))
+            .collect())
     }
 
     /// Whether the operator of this name has a valid credential.
-    pub(crate) async fn is_operator(&self, name: &str, now: UnixMillis) -> Result<bool, StoreError> {
-        let found: i64 = query_scalar(GOOD_OPERATOR).bind(name).bind(now.0).fetch_one(self.reader()).await?;
+    pub(crate) async fn is_operator(&self, name: &str, now: UnixMillis) -> Result<bool> {
+        let found: i64 = query_scalar(GOOD_OPERATOR).bind((name, now.0)).fetch_one(self.reader()).await?;
         Ok(found > 0)
     }
 }
@@ -248,7 +247,7 @@ pub(super) const GOOD_OPERATOR: &str = "SELECT COUNT(*) FROM credentials WHERE k
 impl Write {
     /// Records a credential; returns whether it is new. It replaces a revoked or expired one, and one from a file
     /// replaces one from a file. A credential that was ever revoked or replaced is never accepted again.
-    pub(crate) async fn enrol(&mut self, new: &Enrolment<'_>) -> Result<Result<bool, NotEnrolled>, StoreError> {
+    pub(crate) async fn enrol(&mut self, new: &Enrolment<'_>) -> Result<Result<bool, NotEnrolled>> {
         let (file, made_by) = match new.from {
             Origin::File(file) => (Some(file), None),
             Origin::Maker(maker) => (None, Some(maker)),
@@ -275,27 +274,17 @@ impl Write {
             "INSERT INTO credentials (digest, kind, name, file, made_by, created_at, expires_at)
              VALUES ($1, $2, $3, $4, $5, $6, $7)",
         )
-        .bind(new.digest)
-        .bind(new.kind.as_str())
-        .bind(new.name)
-        .bind(file)
-        .bind(made_by)
-        .bind(now)
-        .bind(new.expires_at.map(|end| end.0))
+        .bind((new.digest, new.kind.as_str(), new.name, file, made_by, now, new.expires_at.map(|end| end.0)))
         .execute(self.connection())
         .await?;
         Ok(Ok(true))
     }
 
     /// Ends the name's present credential, if the new one may replace it.
-    async fn make_room(
-        &mut self,
-        new: &Enrolment<'_>,
-        file: Option<&str>,
-    ) -> Result<Result<(), NotEnrolled>, StoreError> {
+    async fn make_room(&mut self, new: &Enrolment<'_>, file: Option<&str>) -> Result<Result<(), NotEnrolled>> {
         let holder = query_as(of_holder!("SELECT kind, file, expires_at FROM credentials"));
         let holder: Option<Found<Holder>> =
-            holder.bind(new.name).bind(new.kind.as_str()).fetch_optional(self.connection()).await?;
+            holder.bind((new.name, new.kind.as_str())).fetch_optional(self.connection()).await?;
         // An unreadable credential is invalid, and is replaced.
         if let Some(Found { row: holder, bad: None }) = &holder {
             if holder.kind != new.kind.as_str() {
@@ -309,7 +298,7 @@ impl Write {
         let max = if new.kind == Kind::Gateway { GATEWAYS_WITH_KEYS_MAX } else { GOOD_OF_A_KIND_MAX };
         let count =
             query_scalar("SELECT COUNT(*) FROM credentials WHERE kind = $1 AND revoked_at IS NULL AND name <> $2");
-        let count: i64 = count.bind(new.kind.as_str()).bind(new.name).fetch_one(self.connection()).await?;
+        let count: i64 = count.bind((new.kind.as_str(), new.name)).fetch_one(self.connection()).await?;
         if count >= max {
             return Ok(Err(NotEnrolled::TooMany));
         }
@@ -327,26 +316,23 @@ impl Write {
     ///
     /// # Errors
     /// [`StoreError::ActorRevoked`] when it is not.
-    pub(crate) async fn confirm(&mut self, actor: &Credential) -> Result<(), StoreError> {
+    pub(crate) async fn confirm(&mut self, actor: &Credential) -> Result<()> {
         let count = query_scalar("SELECT COUNT(*) FROM credentials WHERE digest = $1 AND revoked_at IS NULL");
         let count: i64 = count.bind(&actor.digest).fetch_one(self.connection()).await?;
         if count > 0 { Ok(()) } else { Err(StoreError::ActorRevoked) }
     }
 
     /// Stores the name of the credential's file.
-    async fn record_file(&mut self, digest: &str, file: Option<&str>) -> Result<(), StoreError> {
-        let note = query("UPDATE credentials SET file = $2 WHERE digest = $1").bind(digest).bind(file);
-        note.execute(self.connection()).await?;
-        Ok(())
+    async fn record_file(&mut self, digest: &str, file: Option<&str>) -> Result<()> {
+        let note = query("UPDATE credentials SET file = $2 WHERE digest = $1").bind((digest, file));
+        note.run(self.connection()).await
     }
 
     /// Ends the valid credential of this name for good, and the dashboard sessions and links that it opened.
-    async fn retire(&mut self, kind: Kind, name: &str) -> Result<(), StoreError> {
+    async fn retire(&mut self, kind: Kind, name: &str) -> Result<()> {
         let now = self.now().0;
         query(of_holder!("UPDATE credentials SET revoked_at = $3"))
-            .bind(name)
-            .bind(kind.as_str())
-            .bind(now)
+            .bind((name, kind.as_str(), now))
             .execute(self.connection())
             .await?;
         if kind == Kind::Operator {
@@ -362,7 +348,7 @@ impl Write {
 
     /// Ends a credential for good. Revoking a gateway's also ends every dashboard session, because its cookie may have
     /// passed through the gateway.
-    pub(crate) async fn revoke(&mut self, credential: &Credential) -> Result<(), StoreError> {
+    pub(crate) async fn revoke(&mut self, credential: &Credential) -> Result<()> {
         self.retire(credential.kind, &credential.name).await?;
         if credential.kind == Kind::Gateway {
             forget_processes_of(self.connection(), &credential.name).await?;

@@ -10,7 +10,7 @@ use contract::site::RedirectStatus;
 use contract::time::UnixMillis;
 
 use super::rows::{self, Columns, Stored, Table};
-use super::{Store, StoreError, to_json, with_project};
+use super::{Result, Store, to_json, with_project};
 use crate::domain::{Domain, RedirectRule, RedirectTarget, Status};
 use verification::problem::{Problem, ProblemCode};
 
@@ -99,7 +99,7 @@ fn redirect(to: &str, status: Option<i64>, columns: &mut Columns) -> Option<Redi
         name => RedirectTarget::Name(columns.word("redirect_to", name)?),
     };
     let Ok(code) = status.map(u16::try_from).transpose() else {
-        columns.bad("redirect_status", "it is no status");
+        columns.bad("redirect_status", "invalid status");
         return None;
     };
     Some(RedirectRule { to, status: code.and_then(RedirectStatus::from_code) })
@@ -116,14 +116,8 @@ fn unreadable_problem(name: &Hostname) -> Problem {
 
 impl Store {
     /// The project's domain of this name.
-    pub(crate) async fn find_domain(
-        &self,
-        project: &ProjectRef,
-        name: &Hostname,
-    ) -> Result<Option<Domain>, StoreError> {
-        let row: Option<Found<Row>> =
-            query_as(FIND).bind(name.as_str()).bind(project.uid.as_str()).fetch_optional(self.reader()).await?;
-        rows::one(self.reader(), row)
+    pub(crate) async fn find_domain(&self, project: &ProjectRef, name: &Hostname) -> Result<Option<Domain>> {
+        rows::one::<Row>(self.reader(), query_as(FIND).bind((name.as_str(), project.uid.as_str()))).await
     }
 
     /// Up to `limit` domains of the project after the name `after`, by name, with `part` in their names and in this
@@ -134,43 +128,29 @@ impl Store {
         after: &str,
         (part, status): (&str, &str),
         limit: i64,
-    ) -> Result<Vec<Domain>, StoreError> {
+    ) -> Result<Vec<Domain>> {
         let statement = with_project!(
             "domains WHERE project = $1 AND name > $2 AND ($4 = '' OR REPLACE(name, $4, '') <> name)
              AND ($5 = '' OR status = $5) ORDER BY name LIMIT $3"
         );
-        let found: Vec<Found<Row>> = query_as(statement)
-            .bind(project.uid.as_str())
-            .bind(after)
-            .bind(limit)
-            .bind(part)
-            .bind(status)
-            .fetch_all(self.reader())
-            .await?;
-        Ok(rows::each(self.reader(), found))
+        let found = query_as(statement).bind((project.uid.as_str(), after, limit, part, status));
+        rows::all::<Row>(self.reader(), found).await
     }
 
     /// Due domains without a lease: at most `limit`, and at most `per_project` of one project, so that a project with
     /// many due domains does not delay the others. Rows that cannot be read are postponed by [`POSTPONED_MILLIS`];
     /// otherwise each query would return them again in place of readable ones.
-    pub(crate) async fn due_domains(
-        &self,
-        now: UnixMillis,
-        per_project: usize,
-        limit: i64,
-    ) -> Result<Vec<Domain>, StoreError> {
+    pub(crate) async fn due_domains(&self, now: UnixMillis, per_project: usize, limit: i64) -> Result<Vec<Domain>> {
         let found: Vec<Found<Row>> = query_as(with_project!(
             "(SELECT *, ROW_NUMBER() OVER (PARTITION BY project ORDER BY due_at) AS turn
                             FROM domains WHERE due_at <= $1 AND CAST(lease_until AS BIGINT) <= $1) AS due
              WHERE turn <= $2 ORDER BY turn, due_at LIMIT $3"
         ))
-        .bind(now.0)
-        .bind(i64::try_from(per_project).unwrap_or(i64::MAX))
-        .bind(limit)
+        .bind((now.0, i64::try_from(per_project).unwrap_or(i64::MAX), limit))
         .fetch_all(self.reader())
         .await?;
-        let (mut domains, mut unreadable) = rows::split(self.reader(), found);
-        let (undated, undated_keys) = rows::split(self.reader(), self.undated_domains(limit).await?);
+        let (mut domains, mut unreadable) = rows::split(self.reader().unreadable(), found);
+        let (undated, undated_keys) = rows::split(self.reader().unreadable(), self.undated_domains(limit).await?);
         unreadable.extend(undated_keys.into_iter().chain(undated.iter().map(row_key)));
         domains.retain(|domain| {
             if domain.unreadable.is_some() {
@@ -185,7 +165,7 @@ impl Store {
     }
 
     /// Domains with a due time that is not a number, at most `limit`. SQLite sorts them after all numbers.
-    async fn undated_domains(&self, limit: i64) -> Result<Vec<Found<Row>>, StoreError> {
+    async fn undated_domains(&self, limit: i64) -> Result<Vec<Found<Row>>> {
         if self.reader().kind() == Kind::Postgres {
             return Ok(Vec::new());
         }
@@ -194,14 +174,11 @@ impl Store {
     }
 
     /// Postpones a domain with an unreadable row, or an unreadable project, by [`POSTPONED_MILLIS`].
-    pub(crate) async fn postpone_unreadable(&self, key: &RowKey, now: UnixMillis) -> Result<(), StoreError> {
+    pub(crate) async fn postpone_unreadable(&self, key: &RowKey, now: UnixMillis) -> Result<()> {
         query("UPDATE domains SET due_at = $1, lease_until = 0 WHERE name = $2 AND project = $3 AND removal IS NULL")
-            .bind(now.plus(POSTPONED_MILLIS).0)
-            .bind(&key.row)
-            .bind(&key.of)
-            .execute(self.writer())
-            .await?;
-        Ok(())
+            .bind((now.plus(POSTPONED_MILLIS).0, &key.row, &key.of))
+            .run(self.writer())
+            .await
     }
 
     /// Takes a lease on a domain until `until`; `None` when another worker has one. The fence returned must still be
@@ -211,7 +188,7 @@ impl Store {
         domain: &Domain,
         now: UnixMillis,
         until: UnixMillis,
-    ) -> Result<Option<i64>, StoreError> {
+    ) -> Result<Option<i64>> {
         // A damaged fence starts again: a fence must only differ from the one before.
         let fence = query_scalar(
             "UPDATE domains SET lease_until = $1,
@@ -219,23 +196,20 @@ impl Store {
              WHERE name = $2 AND project = $3 AND CAST(lease_until AS BIGINT) <= $4 AND removal IS NULL
              RETURNING lease_fence",
         )
-        .bind(until.0)
-        .bind(domain.name.as_str())
-        .bind(domain.project.uid.as_str())
-        .bind(now.0)
+        .bind((until.0, domain.name.as_str(), domain.project.uid.as_str(), now.0))
         .fetch_optional(self.writer())
         .await?;
         Ok(fence)
     }
 
     /// Domains of a project that count towards its limit.
-    pub(crate) async fn count_domains(&self, project: &ProjectRef) -> Result<u64, StoreError> {
+    pub(crate) async fn count_domains(&self, project: &ProjectRef) -> Result<u64> {
         let mut connection = self.reader().acquire().await?;
         count_domains(&mut connection, project).await
     }
 
     /// Since when the first of the domains waits that miss only their certificate.
-    pub(crate) async fn oldest_certificate_wait(&self) -> Result<Option<UnixMillis>, StoreError> {
+    pub(crate) async fn oldest_certificate_wait(&self) -> Result<Option<UnixMillis>> {
         // Numbers sort before other values, so a damaged row hides no other.
         let found = query_as("SELECT MIN(waits_since) FROM domains WHERE waits_since IS NOT NULL AND removal IS NULL");
         let oldest: Found<(Option<i64>,)> = found.fetch_one(self.reader()).await?;
@@ -243,7 +217,7 @@ impl Store {
     }
 
     /// How many domains are in each state.
-    pub(crate) async fn domains_by_status(&self) -> Result<Vec<(String, i64)>, StoreError> {
+    pub(crate) async fn domains_by_status(&self) -> Result<Vec<(String, i64)>> {
         let found = query_as("SELECT status, COUNT(*) FROM domains GROUP BY status");
         let counted: Vec<Found<(String, i64)>> = found.fetch_all(self.reader()).await?;
         Ok(counted.into_iter().map(|found| found.row).collect())
@@ -261,18 +235,16 @@ pub(crate) async fn find_domain(
     connection: &mut Connection,
     project: &ProjectRef,
     name: &Hostname,
-) -> Result<Option<Domain>, StoreError> {
+) -> Result<Option<Domain>> {
     let text = match connection.kind() {
         Kind::Sqlite => FIND,
         Kind::Postgres => FIND_AND_LOCK,
     };
-    let row: Option<Found<Row>> =
-        query_as(text).bind(name.as_str()).bind(project.uid.as_str()).fetch_optional(&mut *connection).await?;
-    rows::one(connection, row)
+    rows::one::<Row>(connection, query_as(text).bind((name.as_str(), project.uid.as_str()))).await
 }
 
 /// Domains of a project that count towards its limit.
-pub(crate) async fn count_domains(connection: &mut Connection, project: &ProjectRef) -> Result<u64, StoreError> {
+pub(crate) async fn count_domains(connection: &mut Connection, project: &ProjectRef) -> Result<u64> {
     let count: i64 = query_scalar("SELECT COUNT(*) FROM domains WHERE project = $1 AND removal IS NULL")
         .bind(project.uid.as_str())
         .fetch_one(connection)
@@ -281,12 +253,9 @@ pub(crate) async fn count_domains(connection: &mut Connection, project: &Project
 }
 
 /// All domains of a project.
-pub(crate) async fn all_domains(connection: &mut Connection, project: &ProjectRef) -> Result<Vec<Domain>, StoreError> {
-    let found: Vec<Found<Row>> = query_as(with_project!("domains WHERE project = $1 ORDER BY name"))
-        .bind(project.uid.as_str())
-        .fetch_all(&mut *connection)
-        .await?;
-    Ok(rows::each(connection, found))
+pub(crate) async fn all_domains(connection: &mut Connection, project: &ProjectRef) -> Result<Vec<Domain>> {
+    let found = query_as(with_project!("domains WHERE project = $1 ORDER BY name")).bind(project.uid.as_str());
+    rows::all::<Row>(connection, found).await
 }
 
 /// The row of a domain.
@@ -298,7 +267,7 @@ pub(crate) fn row_key(domain: &Domain) -> RowKey {
 ///
 /// # Errors
 /// Also when its row could not be read: what is in it would be lost.
-pub(crate) async fn save_domain(connection: &mut Connection, domain: &Domain) -> Result<(), StoreError> {
+pub(crate) async fn save_domain(connection: &mut Connection, domain: &Domain) -> Result<()> {
     if let Some(column) = domain.unreadable {
         return Err(rows::unreadable(&row_key(domain), column));
     }
@@ -330,41 +299,30 @@ pub(crate) async fn save_domain(connection: &mut Connection, domain: &Domain) ->
         ("updated_at", domain.updated_at.0.into()),
     ];
     let once = ["lease_until", "lease_fence", "created_at"];
-    rows::upsert(Table::Domains, &["name", "project"], &once, values).execute(connection).await?;
-    Ok(())
+    rows::upsert(Table::Domains, &["name", "project"], &once, values).run(connection).await
 }
 
 /// Makes the project's domains due now, because its plan has changed.
-pub(crate) async fn check_again(
-    connection: &mut Connection,
-    project: &ProjectRef,
-    now: UnixMillis,
-) -> Result<(), StoreError> {
+pub(crate) async fn check_again(connection: &mut Connection, project: &ProjectRef, now: UnixMillis) -> Result<()> {
     query("UPDATE domains SET due_at = $1 WHERE project = $2 AND removal IS NULL")
-        .bind(now.0)
-        .bind(project.uid.as_str())
-        .execute(connection)
-        .await?;
-    Ok(())
+        .bind((now.0, project.uid.as_str()))
+        .run(connection)
+        .await
 }
 
 /// Releases a lease on a domain.
-pub(crate) async fn release_lease(connection: &mut Connection, domain: &Domain) -> Result<(), StoreError> {
+pub(crate) async fn release_lease(connection: &mut Connection, domain: &Domain) -> Result<()> {
     query("UPDATE domains SET lease_until = 0 WHERE name = $1 AND project = $2")
-        .bind(domain.name.as_str())
-        .bind(domain.project.uid.as_str())
-        .execute(connection)
-        .await?;
-    Ok(())
+        .bind((domain.name.as_str(), domain.project.uid.as_str()))
+        .run(connection)
+        .await
 }
 
 /// Deletes a domain's row.
-pub(crate) async fn delete_domain(connection: &mut Connection, domain: &Domain) -> Result<(), StoreError> {
-    rows::forget(connection, &row_key(domain));
+pub(crate) async fn delete_domain(connection: &mut Connection, domain: &Domain) -> Result<()> {
+    connection.unreadable().forget(&row_key(domain));
     query("DELETE FROM domains WHERE name = $1 AND project = $2")
-        .bind(domain.name.as_str())
-        .bind(domain.project.uid.as_str())
-        .execute(connection)
-        .await?;
-    Ok(())
+        .bind((domain.name.as_str(), domain.project.uid.as_str()))
+        .run(connection)
+        .await
 }

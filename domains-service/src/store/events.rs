@@ -1,13 +1,14 @@
 //! The audit log: events of a project, for its owner.
 
-use chassis::sql::{Found, RowKey, query, query_as, query_scalar};
+use chassis::sql::{RowKey, query, query_as, query_scalar};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
+use domains_api::types::Event;
 
 use super::credentials::GOOD_OPERATOR;
 use super::rows::{self, Columns, Stored, Table};
 use super::write::Done;
-use super::{Store, StoreError, Write, kept, webhooks};
+use super::{Result, Store, StoreError, Write, kept, webhooks};
 use crate::actor::Actor;
 use crate::project::ProjectRef;
 
@@ -20,20 +21,6 @@ const EVENTS_LEFT: i64 = 90_000;
 /// Events listed at once.
 pub(crate) const EVENTS_PER_PAGE: i64 = 200;
 
-/// One event.
-#[derive(Clone, Debug)]
-pub(crate) struct Event {
-    pub(crate) id: i64,
-    pub(crate) domain: Option<String>,
-    pub(crate) kind: String,
-    pub(crate) actor: String,
-    pub(crate) client: Option<String>,
-    /// The gateway that it came through.
-    pub(crate) gateway: Option<String>,
-    pub(crate) detail: serde_json::Value,
-    pub(crate) at: UnixMillis,
-}
-
 /// An event, and the project it happened in.
 #[derive(Clone, Debug)]
 pub(crate) struct Through {
@@ -41,6 +28,8 @@ pub(crate) struct Through {
     pub(crate) project: String,
     /// Its name; `None` if it is erased or was not requested.
     pub(crate) project_name: Option<String>,
+    /// The gateway that it came through.
+    pub(crate) gateway: Option<String>,
     pub(crate) event: Event,
 }
 
@@ -73,19 +62,18 @@ impl Stored for Row {
             kind: self.kind,
             actor: self.actor,
             client: self.client,
-            gateway: self.gateway,
             // The event is useful without its details.
             detail: columns.json("detail", &self.detail).unwrap_or_else(|| serde_json::json!({})),
-            at: UnixMillis(self.at_ms),
+            at: UnixMillis(self.at_ms).into(),
         };
-        Some(Through { project: self.project, project_name: self.project_name, event })
+        Some(Through { project: self.project, project_name: self.project_name, gateway: self.gateway, event })
     }
 }
 
 impl Write {
     /// Whether the actor's credential is valid in this transaction. A key that the actor itself revoked counts as
     /// valid.
-    async fn may_still(&mut self, actor: &Actor) -> Result<bool, StoreError> {
+    async fn may_still(&mut self, actor: &Actor) -> Result<bool> {
         let now = self.now().0;
         let good = [
             (actor.key(), "SELECT COUNT(*) FROM api_keys WHERE id = $1 AND (revoked_at IS NULL OR revoked_at >= $2)"),
@@ -98,7 +86,7 @@ impl Write {
         ];
         for (name, statement) in good {
             let Some(name) = name else { continue };
-            let found: i64 = query_scalar(statement).bind(name).bind(now).fetch_one(self.connection()).await?;
+            let found: i64 = query_scalar(statement).bind((name, now)).fetch_one(self.connection()).await?;
             if found == 0 {
                 return Ok(false);
             }
@@ -117,7 +105,7 @@ impl Write {
         kind: &str,
         actor: &Actor,
         detail: serde_json::Value,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         if !self.may_still(actor).await? {
             return Err(StoreError::ActorRevoked);
         }
@@ -126,14 +114,16 @@ impl Write {
             "INSERT INTO events (project, domain, kind, actor, client, detail, at_ms, gateway)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING id",
         )
-        .bind(project.uid.as_str())
-        .bind(domain.map(Hostname::as_str))
-        .bind(kind)
-        .bind(actor.name())
-        .bind(actor.client().map(|client| client.to_string()))
-        .bind(detail.to_string())
-        .bind(now.0)
-        .bind(actor.gateway())
+        .bind((
+            project.uid.as_str(),
+            domain.map(Hostname::as_str),
+            kind,
+            actor.name(),
+            actor.client().map(|client| client.to_string()),
+            detail.to_string(),
+            now.0,
+            actor.gateway(),
+        ))
         .fetch_one(self.connection())
         .await?;
         if actor.name() != Actor::system().name() {
@@ -151,7 +141,7 @@ impl Write {
     }
 
     /// Counts the event, and deletes the oldest ones of a project with more than [`EVENTS_PER_PROJECT_MAX`].
-    async fn bound_events(&mut self, project: &ProjectRef) -> Result<(), StoreError> {
+    async fn bound_events(&mut self, project: &ProjectRef) -> Result<()> {
         let owner = format!("events {}", project.uid);
         if kept::one_more(self.connection(), &owner).await? <= EVENTS_PER_PROJECT_MAX {
             return Ok(());
@@ -160,8 +150,7 @@ impl Write {
             "DELETE FROM events WHERE project = $1
                  AND id <= (SELECT id FROM events WHERE project = $1 ORDER BY id DESC LIMIT 1 OFFSET $2)",
         )
-        .bind(project.uid.as_str())
-        .bind(EVENTS_LEFT)
+        .bind((project.uid.as_str(), EVENTS_LEFT))
         .execute(self.connection())
         .await?;
         let left = query_scalar("SELECT COUNT(*) FROM events WHERE project = $1");
@@ -170,16 +159,15 @@ impl Write {
     }
 
     /// Deletes events from before `before`.
-    pub(crate) async fn forget_events(&mut self, before: UnixMillis) -> Result<(), StoreError> {
+    pub(crate) async fn forget_events(&mut self, before: UnixMillis) -> Result<()> {
         query("DELETE FROM events WHERE at_ms < $1").bind(before.0).execute(self.connection()).await?;
         // Of projects that are gone, once their last event is.
         query(
             "DELETE FROM kept_rows WHERE owner LIKE 'events %'
                  AND NOT EXISTS (SELECT 1 FROM events WHERE project = SUBSTR(kept_rows.owner, 8))",
         )
-        .execute(self.connection())
-        .await?;
-        Ok(())
+        .run(self.connection())
+        .await
     }
 }
 
@@ -190,18 +178,18 @@ impl Store {
         project: &ProjectRef,
         domain: Option<&Hostname>,
         before: Option<i64>,
-    ) -> Result<Vec<Event>, StoreError> {
-        let found: Vec<Found<Row>> = query_as(
+    ) -> Result<Vec<Through>> {
+        let found = query_as(
             "SELECT id, project, NULL AS project_name, domain, kind, actor, client, gateway, detail, at_ms FROM events
              WHERE project = $1 AND ($2 IS NULL OR domain = $2) AND id < $3 ORDER BY id DESC LIMIT $4",
         )
-        .bind(project.uid.as_str())
-        .bind(domain.map(Hostname::as_str))
-        .bind(before.unwrap_or(i64::MAX))
-        .bind(EVENTS_PER_PAGE)
-        .fetch_all(self.reader())
-        .await?;
-        Ok(rows::each(self.reader(), found).into_iter().map(|through| through.event).collect())
+        .bind((
+            project.uid.as_str(),
+            domain.map(Hostname::as_str),
+            before.unwrap_or(i64::MAX),
+            EVENTS_PER_PAGE,
+        ));
+        rows::all::<Row>(self.reader(), found).await
     }
 
     /// Changes through a gateway since a time, in all projects, newest first, below the event `before` if given.
@@ -210,20 +198,15 @@ impl Store {
         gateway: &str,
         since: UnixMillis,
         before: Option<i64>,
-    ) -> Result<Vec<Through>, StoreError> {
-        let found: Vec<Found<Row>> = query_as(
+    ) -> Result<Vec<Through>> {
+        let found = query_as(
             "SELECT e.id, e.project, p.name AS project_name, e.domain, e.kind, e.actor, e.client, e.gateway, e.detail,
                     e.at_ms
              FROM events e LEFT JOIN projects p ON p.id = e.project
              WHERE e.gateway = $1 AND e.at_ms >= $2 AND e.id < $3 ORDER BY e.id DESC LIMIT $4",
         )
-        .bind(gateway)
-        .bind(since.0)
-        .bind(before.unwrap_or(i64::MAX))
-        .bind(EVENTS_PER_PAGE)
-        .fetch_all(self.reader())
-        .await?;
-        Ok(rows::each(self.reader(), found))
+        .bind((gateway, since.0, before.unwrap_or(i64::MAX), EVENTS_PER_PAGE));
+        rows::all::<Row>(self.reader(), found).await
     }
 }
 
@@ -260,7 +243,7 @@ mod tests {
             assert_eq!(count, expected);
         }
         let newest = store.events(&project, None, None).await.unwrap();
-        assert_eq!(newest.iter().take(4).filter(|event| event.kind == "project.changed").count(), 3);
+        assert_eq!(newest.iter().take(4).filter(|one| one.event.kind == "project.changed").count(), 3);
         let others = query_scalar("SELECT COUNT(*) FROM events WHERE project = 'other'");
         assert_eq!(Ok::<i64, ()>(1), others.fetch_one(store.reader()).await.map_err(|_| ()));
         // Age deletes events too, and the last event of a project deletes its count.

@@ -1,11 +1,11 @@
 //! Stored generations of the gateways' keys.
 
-use chassis::sql::{Connection, Found, RowKey, query, query_as};
+use chassis::sql::{Connection, RowKey, query, query_as};
 use contract::keyring::GENERATIONS_MAX;
 use contract::time::UnixSeconds;
 
 use super::rows::{self, Columns, Stored, Table};
-use super::{Store, StoreError, Write};
+use super::{Result, Store, Write};
 
 chassis::record! {
     struct GenerationRow {
@@ -49,61 +49,48 @@ pub(crate) struct SealedGeneration {
 
 impl Store {
     /// The generations of keys, the newest first.
-    pub(crate) async fn generations(&self) -> Result<Vec<SealedGeneration>, StoreError> {
+    pub(crate) async fn generations(&self) -> Result<Vec<SealedGeneration>> {
         read_generations(&mut self.reader().acquire().await?).await
     }
 }
 
-async fn read_generations(connection: &mut Connection) -> Result<Vec<SealedGeneration>, StoreError> {
-    let found: Vec<Found<GenerationRow>> =
-        query_as("SELECT number, sealed, signs_from FROM gateway_keys ORDER BY number DESC")
-            .fetch_all(&mut *connection)
-            .await?;
-    Ok(rows::each(connection, found))
+async fn read_generations(connection: &mut Connection) -> Result<Vec<SealedGeneration>> {
+    let found = query_as("SELECT number, sealed, signs_from FROM gateway_keys ORDER BY number DESC");
+    rows::all::<GenerationRow>(connection, found).await
 }
 
 impl Write {
     /// The generations of keys, the newest first.
-    pub(crate) async fn generations(&mut self) -> Result<Vec<SealedGeneration>, StoreError> {
+    pub(crate) async fn generations(&mut self) -> Result<Vec<SealedGeneration>> {
         read_generations(self.connection()).await
     }
 
     /// Replaces the keys of a generation.
-    pub(crate) async fn replace_generation(&mut self, generation: &SealedGeneration) -> Result<(), StoreError> {
+    pub(crate) async fn replace_generation(&mut self, generation: &SealedGeneration) -> Result<()> {
         query("UPDATE gateway_keys SET sealed = $2 WHERE number = $1")
-            .bind(generation.number)
-            .bind(&generation.sealed)
-            .execute(self.connection())
-            .await?;
-        Ok(())
+            .bind((generation.number, &generation.sealed))
+            .run(self.connection())
+            .await
     }
 
     /// Adds a generation of keys and deletes the oldest beyond the maximum, or all others if they are `compromised`.
-    pub(crate) async fn add_generation(
-        &mut self,
-        generation: &SealedGeneration,
-        compromised: bool,
-    ) -> Result<(), StoreError> {
+    pub(crate) async fn add_generation(&mut self, generation: &SealedGeneration, compromised: bool) -> Result<()> {
         let kept = if compromised { 0 } else { i64::try_from(GENERATIONS_MAX).unwrap_or(i64::MAX) - 1 };
         // Impossible numbers and values that are not numbers are excluded: they would displace real generations.
         query(
             "DELETE FROM gateway_keys WHERE number NOT IN
              (SELECT number FROM gateway_keys WHERE number BETWEEN 0 AND $2 ORDER BY number DESC LIMIT $1)",
         )
-        .bind(kept)
-        .bind(generation.number.saturating_add(AHEAD_MAX).min(GENERATION_MAX))
+        .bind((kept, generation.number.saturating_add(AHEAD_MAX).min(GENERATION_MAX)))
         .execute(self.connection())
         .await?;
-        rows::forget_all(self.connection(), Table::GatewayKeys, "");
+        rows::forget_all(self.connection().unreadable(), Table::GatewayKeys, "");
         // Another replica that started in the same second was first; its generation serves as well.
         query(
             "INSERT INTO gateway_keys (number, sealed, signs_from) VALUES ($1, $2, $3) ON CONFLICT (number) DO NOTHING",
         )
-        .bind(generation.number)
-        .bind(&generation.sealed)
-        .bind(generation.signs_from.0)
-        .execute(self.connection())
-        .await?;
-        Ok(())
+        .bind((generation.number, &generation.sealed, generation.signs_from.0))
+        .run(self.connection())
+        .await
     }
 }

@@ -5,10 +5,10 @@
 
 use chassis::sql::{Connection, query, query_scalar};
 
-use super::StoreError;
+use super::Result;
 
 /// Counts one more row of `owner` and returns the count. A damaged count is treated as too high.
-pub(super) async fn one_more(connection: &mut Connection, owner: &str) -> Result<i64, StoreError> {
+pub(super) async fn one_more(connection: &mut Connection, owner: &str) -> Result<i64> {
     let kept = query_scalar(
         "INSERT INTO kept_rows (owner, kept) VALUES ($1, 1)
          ON CONFLICT (owner) DO UPDATE SET kept =
@@ -19,13 +19,11 @@ pub(super) async fn one_more(connection: &mut Connection, owner: &str) -> Result
 }
 
 /// Puts the count of `owner` right.
-pub(super) async fn put_right(connection: &mut Connection, owner: &str, kept: i64) -> Result<(), StoreError> {
-    query("UPDATE kept_rows SET kept = $2 WHERE owner = $1").bind(owner).bind(kept).execute(connection).await?;
-    Ok(())
+pub(super) async fn put_right(connection: &mut Connection, owner: &str, kept: i64) -> Result<()> {
+    query("UPDATE kept_rows SET kept = $2 WHERE owner = $1").bind((owner, kept)).run(connection).await
 }
 
 /// Deletes the count of an owner that is gone.
-pub(super) async fn forget(connection: &mut Connection, owner: &str) -> Result<(), StoreError> {
-    query("DELETE FROM kept_rows WHERE owner = $1").bind(owner).execute(connection).await?;
-    Ok(())
+pub(super) async fn forget(connection: &mut Connection, owner: &str) -> Result<()> {
+    query("DELETE FROM kept_rows WHERE owner = $1").bind(owner).run(connection).await
 }

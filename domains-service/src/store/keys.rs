@@ -7,7 +7,7 @@ use contract::time::{UnixMillis, UnixSeconds};
 use contract::window::Window;
 
 use super::rows::{self, Columns, Stored, Table};
-use super::{Store, StoreError, Write, page_of, to_json, with_project};
+use super::{Result, Store, Write, page_of, to_json, with_project};
 use crate::project::ProjectRef;
 
 /// A key's record.
@@ -106,7 +106,7 @@ impl Stored for Row {
 }
 
 /// Withdraws a key, also one with an unreadable digest: the edge finds it by its id.
-pub(crate) async fn withdraw(write: &mut Write, key: &KeyRecord) -> Result<(), StoreError> {
+pub(crate) async fn withdraw(write: &mut Write, key: &KeyRecord) -> Result<()> {
     if key.unreadable.is_none() {
         return write.remove(EntityName::Key(key.digest)).await;
     }
@@ -127,14 +127,9 @@ pub(crate) async fn withdraw(write: &mut Write, key: &KeyRecord) -> Result<(), S
 
 impl Store {
     /// Up to `limit` of a project's keys, oldest first, with those revoked lately, after the time and id in `after`.
-    pub(crate) async fn keys(
-        &self,
-        project: &ProjectRef,
-        after: &(i64, String),
-        limit: i64,
-    ) -> Result<Vec<KeyRecord>, StoreError> {
-        let rows: Vec<Found<Row>> = self.page(page_of!("api_keys"), project, after, limit).await?;
-        Ok(rows::each(self.reader(), rows))
+    pub(crate) async fn keys(&self, project: &ProjectRef, after: &(i64, String), limit: i64) -> Result<Vec<KeyRecord>> {
+        let page = query_as(page_of!("api_keys")).bind((project.uid.as_str(), after.0, &after.1, limit));
+        rows::all::<Row>(self.reader(), page).await
     }
 }
 
@@ -143,39 +138,28 @@ pub(crate) async fn find_key(
     connection: &mut Connection,
     project: &ProjectRef,
     id: &KeyId,
-) -> Result<Option<KeyRecord>, StoreError> {
-    let row: Option<Found<Row>> = query_as(with_project!(
+) -> Result<Option<KeyRecord>> {
+    let row = query_as(with_project!(
         "api_keys WHERE project = $1 AND id = $2
              AND EXISTS (SELECT 1 FROM projects WHERE id = $1 AND removed_at IS NULL)"
     ))
-    .bind(project.uid.as_str())
-    .bind(id.as_str())
-    .fetch_optional(&mut *connection)
-    .await?;
-    rows::one(connection, row)
+    .bind((project.uid.as_str(), id.as_str()));
+    rows::one::<Row>(connection, row).await
 }
 
 /// All keys of a project.
-pub(crate) async fn all_keys(connection: &mut Connection, project: &ProjectRef) -> Result<Vec<KeyRecord>, StoreError> {
-    let rows: Vec<Found<Row>> = query_as(with_project!("api_keys WHERE project = $1"))
-        .bind(project.uid.as_str())
-        .fetch_all(&mut *connection)
-        .await?;
-    Ok(rows::each(connection, rows))
+pub(crate) async fn all_keys(connection: &mut Connection, project: &ProjectRef) -> Result<Vec<KeyRecord>> {
+    let rows = query_as(with_project!("api_keys WHERE project = $1")).bind(project.uid.as_str());
+    rows::all::<Row>(connection, rows).await
 }
 
 /// How many keys of the project may still be used.
-pub(crate) async fn count_usable(
-    connection: &mut Connection,
-    project: &ProjectRef,
-    now: UnixSeconds,
-) -> Result<u64, StoreError> {
+pub(crate) async fn count_usable(connection: &mut Connection, project: &ProjectRef, now: UnixSeconds) -> Result<u64> {
     let count: i64 = query_scalar(
         "SELECT COUNT(*) FROM api_keys
          WHERE project = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)",
     )
-    .bind(project.uid.as_str())
-    .bind(now.0)
+    .bind((project.uid.as_str(), now.0))
     .fetch_one(connection)
     .await?;
     Ok(count.unsigned_abs())
@@ -187,24 +171,19 @@ pub(crate) async fn keys_beyond(
     project: &ProjectRef,
     kept: i64,
     now: UnixSeconds,
-) -> Result<Vec<KeyRecord>, StoreError> {
+) -> Result<Vec<KeyRecord>> {
     /// Rows per statement. Each new key adds one row.
     const AT_ONCE: i64 = 100;
-    let rows: Vec<Found<Row>> = query_as(with_project!(
+    let rows = query_as(with_project!(
         "api_keys WHERE project = $1 AND (revoked_at IS NOT NULL OR expires_at <= $2)
          ORDER BY created_at DESC, id LIMIT $3 OFFSET $4"
     ))
-    .bind(project.uid.as_str())
-    .bind(now.0)
-    .bind(AT_ONCE)
-    .bind(kept)
-    .fetch_all(&mut *connection)
-    .await?;
-    Ok(rows::each(connection, rows))
+    .bind((project.uid.as_str(), now.0, AT_ONCE, kept));
+    rows::all::<Row>(connection, rows).await
 }
 
 /// Writes a key, new or changed.
-pub(crate) async fn save_key(connection: &mut Connection, key: &KeyRecord) -> Result<(), StoreError> {
+pub(crate) async fn save_key(connection: &mut Connection, key: &KeyRecord) -> Result<()> {
     let values = [
         ("id", key.id.as_str().into()),
         ("project", key.project.uid.as_str().into()),
@@ -218,46 +197,28 @@ pub(crate) async fn save_key(connection: &mut Connection, key: &KeyRecord) -> Re
         ("revoked_at", key.revoked_at.map(|at| at.0).into()),
     ];
     let once = ["project", "digest", "label", "scopes", "last4", "environment", "created_at"];
-    rows::upsert(Table::ApiKeys, &["id"], &once, values).execute(connection).await?;
-    Ok(())
+    rows::upsert(Table::ApiKeys, &["id"], &once, values).run(connection).await
 }
 
 /// Records the minute of a key's use. A later known minute stays, and a minute in the future, by this service's clock,
 /// counts as the present one.
-pub(crate) async fn record_use(
-    connection: &mut Connection,
-    key: &KeyId,
-    minute: i64,
-    now: UnixMillis,
-) -> Result<(), StoreError> {
+pub(crate) async fn record_use(connection: &mut Connection, key: &KeyId, minute: i64, now: UnixMillis) -> Result<()> {
     let minute = minute.min(Window::Minute.index(now));
     query("UPDATE api_keys SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)")
-        .bind(key.as_str())
-        .bind(Window::Minute.starts_at(minute).to_millis().0)
-        .execute(connection)
-        .await?;
-    Ok(())
+        .bind((key.as_str(), Window::Minute.starts_at(minute).to_millis().0))
+        .run(connection)
+        .await
 }
 
 /// Keys that were revoked or expired before `before` and can be deleted, at most `limit`.
-pub(crate) async fn stale_keys(
-    connection: &mut Connection,
-    before: UnixMillis,
-    limit: i64,
-) -> Result<Vec<KeyRecord>, StoreError> {
-    let rows: Vec<Found<Row>> =
-        query_as(with_project!("api_keys WHERE revoked_at < $1 OR expires_at < $2 ORDER BY id LIMIT $3"))
-            .bind(before.0)
-            .bind(before.to_seconds().0)
-            .bind(limit)
-            .fetch_all(&mut *connection)
-            .await?;
-    Ok(rows::each(connection, rows))
+pub(crate) async fn stale_keys(connection: &mut Connection, before: UnixMillis, limit: i64) -> Result<Vec<KeyRecord>> {
+    let rows = query_as(with_project!("api_keys WHERE revoked_at < $1 OR expires_at < $2 ORDER BY id LIMIT $3"))
+        .bind((before.0, before.to_seconds().0, limit));
+    rows::all::<Row>(connection, rows).await
 }
 
 /// Deletes a key's row.
-pub(crate) async fn delete_key(connection: &mut Connection, key: &KeyRecord) -> Result<(), StoreError> {
-    rows::forget(connection, &rows::key(Table::ApiKeys, key.id.as_str(), key.project.uid.as_str()));
-    query("DELETE FROM api_keys WHERE id = $1").bind(key.id.as_str()).execute(connection).await?;
-    Ok(())
+pub(crate) async fn delete_key(connection: &mut Connection, key: &KeyRecord) -> Result<()> {
+    connection.unreadable().forget(&rows::key(Table::ApiKeys, key.id.as_str(), key.project.uid.as_str()));
+    query("DELETE FROM api_keys WHERE id = $1").bind(key.id.as_str()).run(connection).await
 }

@@ -7,7 +7,7 @@
 use contract::time::UnixMillis;
 
 use super::domains::{find_claims, find_domain, release_lease, save_domain};
-use super::{Store, StoreError, Write};
+use super::{Result, Store, Write};
 use crate::domain::Domain;
 use crate::domain::schedule::LEASE_MILLIS;
 
@@ -29,8 +29,9 @@ impl<T> Leased<T> {
 }
 
 impl Leased<Domain> {
-    /// Leases a domain from `now` on; `None` while another worker has the lease, and when the domain is gone or being removed.
-    pub(crate) async fn claim(store: &Store, domain: &Domain, now: UnixMillis) -> Result<Option<Self>, StoreError> {
+    /// Leases a domain from `now` on; `None` while another worker has the lease, and when the domain is gone or being
+    /// removed.
+    pub(crate) async fn claim(store: &Store, domain: &Domain, now: UnixMillis) -> Result<Option<Self>> {
         let fence = store.lease_domain(domain, now, now.plus(LEASE_MILLIS)).await?;
         Ok(fence.map(|fence| Self { record: domain.clone(), fence, must_hold: false }))
     }
@@ -42,7 +43,7 @@ impl Leased<Domain> {
 
     /// The domain as it is now. `None` if another worker has leased it since, if it is gone or being removed, or if its
     /// project has lost its name.
-    pub(crate) async fn reload(&self, write: &mut Write) -> Result<Option<Domain>, StoreError> {
+    pub(crate) async fn reload(&self, write: &mut Write) -> Result<Option<Domain>> {
         let Domain { project, name, .. } = &self.record;
         let found = find_domain(write.connection(), project, name).await?;
         let Some(domain) = found.filter(|domain| domain.lease_fence == self.fence && domain.removal.is_none()) else {
@@ -55,14 +56,14 @@ impl Leased<Domain> {
     }
 
     /// Saves the changed domain of [`Leased::reload`]. The lease stays.
-    pub(crate) async fn save(&mut self, write: &mut Write, domain: Domain) -> Result<(), StoreError> {
+    pub(crate) async fn save(&mut self, write: &mut Write, domain: Domain) -> Result<()> {
         save_domain(write.connection(), &domain).await?;
         self.record = domain;
         Ok(())
     }
 
     /// Releases the lease when `write` commits.
-    pub(crate) async fn release(self, write: &mut Write) -> Result<(), StoreError> {
+    pub(crate) async fn release(self, write: &mut Write) -> Result<()> {
         release_lease(write.connection(), &self.record).await
     }
 }

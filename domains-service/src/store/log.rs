@@ -19,7 +19,7 @@ pub(crate) use self::check::Check;
 pub(super) use self::compaction::erase_earlier;
 use self::counters::Counters;
 use super::rows::{self, Columns, Stored, Table};
-use super::{Store, StoreError};
+use super::{Result, Store};
 
 /// Rows of the log read at once.
 pub(crate) const CHANGES_PER_READ: i64 = 512;
@@ -82,7 +82,7 @@ fn way(revision: Revision, mark: Option<Mark>, known: &Known) -> Way {
 }
 
 /// A random mark for a new revision, as stored.
-pub(super) fn random_mark() -> Result<i64, StoreError> {
+pub(super) fn random_mark() -> Result<i64> {
     let bytes = chassis::random::bytes().map_err(|error| sqlx::Error::Io(std::io::Error::other(error)))?;
     Ok(i64::from_le_bytes(bytes))
 }
@@ -135,7 +135,7 @@ impl Read {
 
 impl Store {
     /// The newest revision.
-    pub(crate) async fn newest_revision(&self) -> Result<Revision, StoreError> {
+    pub(crate) async fn newest_revision(&self) -> Result<Revision> {
         let highest = self.commits.highest();
         let newest = Counters::read(&mut self.reader().acquire().await?).await?.revision();
         self.commits.read(newest, highest);
@@ -149,7 +149,7 @@ impl Store {
         sealing: &SealingKey,
         (revision, mark): (Revision, Option<Mark>),
         limit: i64,
-    ) -> Result<Next, StoreError> {
+    ) -> Result<Next> {
         let mut reading = self.reading().await?;
         let counters = Counters::read(&mut reading).await?;
         let after = i64::try_from(revision.0).unwrap_or(i64::MAX);
@@ -157,8 +157,7 @@ impl Store {
         let mut rows: Vec<Found<Row>> = query_as(
             "SELECT revision, mark, effect, at_ms FROM changes WHERE revision >= $1 ORDER BY revision LIMIT $2",
         )
-        .bind(after)
-        .bind(limit.saturating_add(1))
+        .bind((after, limit.saturating_add(1)))
         .fetch_all(&mut reading)
         .await?;
         // SQLite sorts a revision that is not a number after all others; the gap shows which one it was. A number that
@@ -189,9 +188,9 @@ impl Store {
         }
     }
 
-    /// Begins a consistent read of everything the edge knows: the transaction, where it is, and how many entities, without
-    /// those that could not be read when they were read last.
-    pub(crate) async fn snapshot(&self) -> Result<(Connection, Position, u64), StoreError> {
+    /// Begins a consistent read of everything the edge knows: the transaction, where it is, and how many entities,
+    /// without those that could not be read when they were read last.
+    pub(crate) async fn snapshot(&self) -> Result<(Connection, Position, u64)> {
         let mut reading = self.reading().await?;
         let mut newest = newest_row(&mut reading).await?;
         if newest.is_none() {
@@ -206,11 +205,13 @@ impl Store {
         Ok((reading, position, entities.unsigned_abs().saturating_sub(unreadable)))
     }
 
-    /// Gives a new database's revision a row with a mark. No snapshot could be told from those of another history without.
+    /// Gives a new database's revision a row with a mark. No snapshot could be told from those of another history
+    /// without.
     ///
-    /// Where the row of the newest revision is lost or damaged, followers that have come to it cannot be told from those of
-    /// another history by any mark drawn now. They are sent a snapshot, so another revision is given out for it.
-    pub(super) async fn repair_newest(&self) -> Result<(), StoreError> {
+    /// Where the row of the newest revision is lost or damaged, followers that have come to it cannot be told from
+    /// those of another history by any mark drawn now. They are sent a snapshot, so another revision is given out for
+    /// it.
+    pub(super) async fn repair_newest(&self) -> Result<()> {
         let mut write = self.write().await?;
         if newest_row(write.connection()).await?.is_some() {
             return Ok(());
@@ -243,14 +244,11 @@ impl Store {
         reading: &mut Connection,
         read: &Read,
         limit: i64,
-    ) -> Result<Vec<Found<StoredEntity>>, StoreError> {
+    ) -> Result<Vec<Found<StoredEntity>>> {
         Ok(query_as(
             "SELECT kind, name, body FROM entities WHERE (kind, name) > ($1, $2) ORDER BY kind, name LIMIT $3 OFFSET $4",
         )
-        .bind(&read.kind)
-        .bind(&read.name)
-        .bind(limit)
-        .bind(read.nameless)
+        .bind((&read.kind, &read.name, limit, read.nameless))
         .fetch_all(reading)
         .await?)
     }
@@ -267,14 +265,14 @@ pub(super) fn as_mark(stored: i64) -> Mark {
 }
 
 /// The newest position, if its row exists and is readable.
-async fn newest_row(reading: &mut Connection) -> Result<Option<Position>, StoreError> {
+async fn newest_row(reading: &mut Connection) -> Result<Option<Position>> {
     let revision = Counters::read(reading).await?.revision();
     let mark = mark_of(reading, revision).await?;
     Ok(mark.map(|mark| Position { revision, mark }))
 }
 
 /// The mark of a revision, if its row exists and is readable.
-async fn mark_of(reading: &mut Connection, revision: Revision) -> Result<Option<Mark>, StoreError> {
+async fn mark_of(reading: &mut Connection, revision: Revision) -> Result<Option<Mark>> {
     let mark = query_as("SELECT mark FROM changes WHERE revision = $1");
     let mark = mark.bind(i64::try_from(revision.0).unwrap_or(i64::MAX)).fetch_optional(reading).await?;
     Ok(mark.filter(|found: &Found<(i64,)>| found.bad.is_none()).map(|found| as_mark(found.row.0)))
@@ -284,27 +282,23 @@ async fn mark_of(reading: &mut Connection, revision: Revision) -> Result<Option<
 fn has_revision(reading: &Connection, found: &Found<Row>) -> bool {
     let Some(bad) = found.bad.as_ref().filter(|bad| bad.column == "revision") else { return true };
     let mark = format!("with the mark {}", found.row.mark);
-    rows::record(reading, &rows::key(Table::Changes, mark, ""), bad.column, &bad.reason);
+    rows::record(reading.unreadable(), &rows::key(Table::Changes, mark, ""), bad.column, &bad.reason);
     false
 }
 
 /// Whether this mark belongs to a change with an unreadable or impossible revision: a follower with the mark then
 /// follows this history.
-async fn is_mark_of_damaged(
-    reading: &mut Connection,
-    mark: Option<Mark>,
-    counters: &Counters,
-) -> Result<bool, StoreError> {
+async fn is_mark_of_damaged(reading: &mut Connection, mark: Option<Mark>, counters: &Counters) -> Result<bool> {
     let Some(mark) = mark else { return Ok(false) };
     let found = query_scalar("SELECT COUNT(*) FROM changes WHERE (revision > $1 OR revision < 1) AND mark = $2");
-    let found: i64 = found.bind(counters.newest).bind(of_mark(mark)).fetch_one(reading).await?;
+    let found: i64 = found.bind((counters.newest, of_mark(mark))).fetch_one(reading).await?;
     Ok(found > 0)
 }
 
 /// Whether the row of a revision is lost: it has no row although it is not before the log's first row, and revisions
 /// have no gaps. Old rows are deleted from the log's beginning only. A row with an impossible number may be this one;
 /// its mark tells.
-async fn is_lost(reading: &mut Connection, revision: i64, counters: &Counters) -> Result<bool, StoreError> {
+async fn is_lost(reading: &mut Connection, revision: i64, counters: &Counters) -> Result<bool> {
     if !(counters.replaced_below.max(2)..=counters.newest).contains(&revision) {
         return Ok(false);
     }
@@ -312,13 +306,12 @@ async fn is_lost(reading: &mut Connection, revision: i64, counters: &Counters) -
         "SELECT COUNT(*) FROM (SELECT 1 FROM changes WHERE revision >= 1 AND revision < $1 LIMIT 1) AS earlier
          WHERE NOT EXISTS (SELECT 1 FROM changes WHERE revision < 1 OR revision > $2)",
     )
-    .bind(revision)
-    .bind(counters.newest)
+    .bind((revision, counters.newest))
     .fetch_one(&mut *reading)
     .await?;
     if is_lost > 0 {
         let key = rows::key(Table::Changes, revision.to_string(), "");
-        rows::record(reading, &key, "revision", &"the row is lost: the log has earlier ones");
+        rows::record(reading.unreadable(), &key, "revision", &"the row is lost: the log has earlier ones");
     }
     Ok(is_lost > 0)
 }

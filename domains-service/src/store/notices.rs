@@ -4,7 +4,7 @@ use chassis::sql::{Connection, Kind, query};
 use contract::feed::Revision;
 use sqlx::postgres::PgListener;
 
-use super::{Store, StoreError};
+use super::{Result, Store};
 
 /// The channel of committed revisions.
 const CHANGES: &str = "tollhouse_changes";
@@ -25,7 +25,7 @@ pub(crate) struct Notices(PgListener);
 
 impl Notices {
     /// The next notification; `None` when the connection was lost. Skips malformed ones.
-    pub(crate) async fn next(&mut self) -> Result<Option<Notice>, StoreError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Notice>> {
         loop {
             let Some(received) = self.0.try_recv().await? else { return Ok(None) };
             if received.channel() == REPORTS {
@@ -45,7 +45,7 @@ impl Store {
     }
 
     /// Listens to the other replicas; `None` over SQLite.
-    pub(crate) async fn notices(&self) -> Result<Option<Notices>, StoreError> {
+    pub(crate) async fn notices(&self) -> Result<Option<Notices>> {
         let Some(pool) = self.reader().postgres() else { return Ok(None) };
         let mut listener = PgListener::connect_with(pool).await?;
         listener.listen_all([CHANGES, REPORTS]).await?;
@@ -53,16 +53,15 @@ impl Store {
     }
 
     /// Sends a gateway's report to the other replicas.
-    pub(crate) async fn notify_replicas(&self, report: &str) -> Result<(), StoreError> {
-        query("SELECT pg_notify($1, $2)").bind(REPORTS).bind(report).execute(self.reader()).await?;
-        Ok(())
+    pub(crate) async fn notify_replicas(&self, report: &str) -> Result<()> {
+        query("SELECT pg_notify($1, $2)").bind((REPORTS, report)).run(self.reader()).await
     }
 }
 
 /// Sends a revision to the other replicas when the transaction commits.
-pub(super) async fn committed(transaction: &mut Connection, revision: i64) -> Result<(), StoreError> {
+pub(super) async fn committed(transaction: &mut Connection, revision: i64) -> Result<()> {
     if transaction.kind() == Kind::Postgres {
-        query("SELECT pg_notify($1, $2)").bind(CHANGES).bind(revision.to_string()).execute(transaction).await?;
+        query("SELECT pg_notify($1, $2)").bind((CHANGES, revision.to_string())).execute(transaction).await?;
     }
     Ok(())
 }

@@ -3,12 +3,12 @@
 //! SQLite sorts text after all numbers, so a comparison never finds such a row: a delivery would never be due, and a
 //! withdrawal would never end. A process seen in the future would be waited for without end, and after the highest
 //! number of an event SQLite gives out random ones. The repaired value is a safe one: due now, or a longer wait than
-//! needed. The change that a withdrawal waits for is unknown then, and the log may have lost it: every gateway is sent a
-//! snapshot, and the withdrawal waits for that. The worker repairs due times of domains (`domains`).
+//! needed. The change that a withdrawal waits for is unknown then, and the log may have lost it: every gateway is sent
+//! a snapshot, and the withdrawal waits for that. The worker repairs due times of domains (`domains`).
 
 use chassis::sql::{Found, Kind, query_as, query_scalar};
 
-use super::{StoreError, Write};
+use super::{Result, Write};
 
 /// Above the number of every event.
 const EVENTS_MAX: i64 = 1 << 53;
@@ -86,7 +86,7 @@ fn newest(write: &Write) -> i64 {
 }
 
 /// Replaces damaged numbers, and logs the rows.
-pub(crate) async fn put_right(write: &mut Write) -> Result<(), StoreError> {
+pub(crate) async fn put_right(write: &mut Write) -> Result<()> {
     let may_have_text = write.connection().kind() == Kind::Sqlite;
     let waiting: i64 = query_scalar(WAITS_FOR_EVER).bind(newest(write)).fetch_one(write.connection()).await?;
     if waiting > 0 {
@@ -111,7 +111,7 @@ pub(crate) async fn put_right(write: &mut Write) -> Result<(), StoreError> {
                 row,
                 of,
                 number,
-                "repaired a database column that held no number or an unknown revision; the row is due or waited for again"
+                "repaired a damaged number in a database column; the row is due, or awaited, again"
             );
         }
     }

@@ -11,7 +11,7 @@ use contract::time::UnixMillis;
 
 use super::log::{as_mark, of_mark};
 use super::rows::{self, Columns, Stored, Table};
-use super::{Store, StoreError};
+use super::{Result, Store};
 
 /// A process that was silent for this long is not waited for any more, in milliseconds.
 pub(crate) const FORGOTTEN_AFTER: i64 = 24 * 3_600 * 1_000;
@@ -85,7 +85,7 @@ pub(super) fn credential_of(node: &str) -> &str {
 
 impl Store {
     /// Processes with valid credentials that reported since a time.
-    pub(crate) async fn processes_seen_since(&self, moment: UnixMillis) -> Result<Vec<Process>, StoreError> {
+    pub(crate) async fn processes_seen_since(&self, moment: UnixMillis) -> Result<Vec<Process>> {
         let found = query_as(
             "SELECT * FROM processes
              WHERE last_seen_at >= $1
@@ -93,8 +93,7 @@ impl Store {
                    (SELECT 1 FROM credentials WHERE kind = 'gateway' AND name = processes.gateway AND revoked_at IS NULL)
              ORDER BY gateway, process",
         );
-        let rows: Vec<Found<Row>> = found.bind(moment.0).fetch_all(self.reader()).await?;
-        let mut processes = rows::each(self.reader(), rows);
+        let mut processes = rows::all::<Row>(self.reader(), found.bind(moment.0)).await?;
         for process in &mut processes {
             // The query selected by time, so an earlier value here is damaged: the silence starts now.
             if process.last_seen < moment {
@@ -105,7 +104,7 @@ impl Store {
     }
 
     /// Gateways with revoked credentials and no other.
-    pub(crate) async fn revoked_gateways(&self) -> Result<HashSet<String>, StoreError> {
+    pub(crate) async fn revoked_gateways(&self) -> Result<HashSet<String>> {
         let found = query_as(
             "SELECT DISTINCT name FROM credentials WHERE kind = 'gateway' AND revoked_at IS NOT NULL AND NOT EXISTS
                  (SELECT 1 FROM credentials good
@@ -116,15 +115,15 @@ impl Store {
     }
 
     /// When a process was seen last, of all that are on record.
-    pub(crate) async fn last_seen(&self) -> Result<Option<UnixMillis>, StoreError> {
+    pub(crate) async fn last_seen(&self) -> Result<Option<UnixMillis>> {
         let last = query_scalar("SELECT MAX(CAST(last_seen_at AS BIGINT)) FROM processes");
         let last: Option<i64> = last.fetch_one(self.reader()).await?;
         Ok(last.map(UnixMillis))
     }
 
-    /// Stores a process's report, unless its credential was revoked or another replica saw it later. A stored time more than an
-    /// hour ahead is not later: it comes from a wrong clock, or is damage.
-    pub(crate) async fn record_process(&self, process: &Process) -> Result<(), StoreError> {
+    /// Stores a process's report, unless its credential was revoked or another replica saw it later. A stored time more
+    /// than an hour ahead is not later: it comes from a wrong clock, or is damage.
+    pub(crate) async fn record_process(&self, process: &Process) -> Result<()> {
         let (gateway, name) = parts(&process.report.node);
         query(
             "INSERT INTO processes (gateway, process, place, version, applied, mark, first_seen_at, last_seen_at)
@@ -136,14 +135,16 @@ impl Store {
              WHERE excluded.last_seen_at >= CAST(processes.last_seen_at AS BIGINT)
                  OR excluded.last_seen_at + 3600000 < CAST(processes.last_seen_at AS BIGINT)",
         )
-        .bind(gateway)
-        .bind(name)
-        .bind(process.report.place.as_deref().unwrap_or_default())
-        .bind(&process.report.version)
-        .bind(i64::try_from(process.report.applied.0).unwrap_or(i64::MAX))
-        .bind(process.report.mark.map(of_mark))
-        .bind(process.first_seen.0)
-        .bind(process.last_seen.0)
+        .bind((
+            gateway,
+            name,
+            process.report.place.as_deref().unwrap_or_default(),
+            &process.report.version,
+            i64::try_from(process.report.applied.0).unwrap_or(i64::MAX),
+            process.report.mark.map(of_mark),
+            process.first_seen.0,
+            process.last_seen.0,
+        ))
         .execute(self.writer())
         .await?;
         query(
@@ -157,39 +158,34 @@ impl Store {
                        first_seen_at, process
               LIMIT $2)",
         )
-        .bind(gateway)
-        .bind(PROCESSES_OF_ONE_MAX)
-        .bind(process.last_seen.plus(-FORGOTTEN_AFTER).0)
-        .bind(CLOCKS_DIFFER_MILLIS)
-        .execute(self.writer())
-        .await?;
-        Ok(())
+        .bind((gateway, PROCESSES_OF_ONE_MAX, process.last_seen.plus(-FORGOTTEN_AFTER).0, CLOCKS_DIFFER_MILLIS))
+        .run(self.writer())
+        .await
     }
 
     /// Deletes a process that said goodbye.
-    pub(crate) async fn forget_process(&self, node: &str) -> Result<(), StoreError> {
+    pub(crate) async fn forget_process(&self, node: &str) -> Result<()> {
         let (gateway, name) = parts(node);
-        let forget = query("DELETE FROM processes WHERE gateway = $1 AND process = $2").bind(gateway).bind(name);
+        let forget = query("DELETE FROM processes WHERE gateway = $1 AND process = $2").bind((gateway, name));
         forget.execute(self.writer()).await?;
-        rows::forget(self.writer(), &rows::key(Table::Processes, name, gateway));
+        self.writer().unreadable().forget(&rows::key(Table::Processes, name, gateway));
         Ok(())
     }
 }
 
 /// Deletes the processes of a credential.
-pub(crate) async fn forget_processes_of(connection: &mut Connection, gateway: &str) -> Result<(), StoreError> {
-    rows::forget_all(connection, Table::Processes, gateway);
-    query("DELETE FROM processes WHERE gateway = $1").bind(gateway).execute(connection).await?;
-    Ok(())
+pub(crate) async fn forget_processes_of(connection: &mut Connection, gateway: &str) -> Result<()> {
+    rows::forget_all(connection.unreadable(), Table::Processes, gateway);
+    query("DELETE FROM processes WHERE gateway = $1").bind(gateway).run(connection).await
 }
 
 /// Deletes processes that last reported before a time; returns their names.
-pub(crate) async fn forget_silent(connection: &mut Connection, before: UnixMillis) -> Result<Vec<String>, StoreError> {
+pub(crate) async fn forget_silent(connection: &mut Connection, before: UnixMillis) -> Result<Vec<String>> {
     let found = query_as("DELETE FROM processes WHERE last_seen_at < $1 RETURNING gateway, process");
     let gone: Vec<Found<(String, String)>> = found.bind(before.0).fetch_all(&mut *connection).await?;
     let names = gone.into_iter().map(|found| {
         let (gateway, process) = found.row;
-        rows::forget(connection, &rows::key(Table::Processes, &process, &gateway));
+        connection.unreadable().forget(&rows::key(Table::Processes, &process, &gateway));
         format!("{gateway}/{process}")
     });
     Ok(names.collect())

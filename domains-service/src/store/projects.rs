@@ -3,7 +3,7 @@
 mod erasures;
 mod repaired;
 
-use chassis::sql::{Connection, Found, RowKey, query, query_as};
+use chassis::sql::{Connection, RowKey, query, query_as};
 use contract::browsers::Browsers;
 use contract::hostname::Hostname;
 use contract::plan::{Limits, Plan};
@@ -12,7 +12,7 @@ use contract::time::UnixMillis;
 
 pub(crate) use self::erasures::{end_erasures, record_erased};
 use super::rows::{self, Columns, Stored, Table};
-use super::{Store, StoreError, log, to_json};
+use super::{Result, Store, StoreError, log, to_json};
 use crate::domain::kept::KeptDomain;
 use crate::domain::proof::{ProofKey, ProofSource};
 use crate::plans::Plans;
@@ -133,7 +133,7 @@ impl Stored for Row {
         });
         let proof_key = ProofKey::read(&self.proof_key);
         if proof_key.is_none() {
-            columns.bad("proof_key", "it is no key");
+            columns.bad("proof_key", "invalid key");
         }
         // The contract names every upstream; any value will do for a record that is not used.
         let upstream = columns.word("upstream", &self.upstream).or_else(|| "orders".parse().ok());
@@ -162,7 +162,7 @@ impl Stored for Row {
 }
 
 /// A readable record.
-fn whole(record: Option<ProjectRecord>) -> Result<Option<ProjectRecord>, StoreError> {
+fn whole(record: Option<ProjectRecord>) -> Result<Option<ProjectRecord>> {
     match record {
         Some(ProjectRecord { unreadable: Some(column), id, .. }) => {
             Err(rows::unreadable(&rows::key(Table::Projects, id.uid.as_str(), ""), column))
@@ -173,14 +173,14 @@ fn whole(record: Option<ProjectRecord>) -> Result<Option<ProjectRecord>, StoreEr
 
 impl Store {
     /// The project, unless it is removed.
-    pub(crate) async fn find_project(&self, id: &ProjectRef) -> Result<Option<ProjectRecord>, StoreError> {
+    pub(crate) async fn find_project(&self, id: &ProjectRef) -> Result<Option<ProjectRecord>> {
         let mut connection = self.reader().acquire().await?;
         find_project(&mut connection, id).await
     }
 
     /// The project of this name. A project that is not found because its row is damaged is repaired first, so that its
     /// keys and domains can be withdrawn.
-    pub(crate) async fn project_named(&self, name: &ProjectId) -> Result<Option<ProjectRef>, StoreError> {
+    pub(crate) async fn project_named(&self, name: &ProjectId) -> Result<Option<ProjectRef>> {
         let find = async || find_named(&mut self.reader().acquire().await?, name).await;
         let found = match find().await {
             Ok(None) | Err(StoreError::Unreadable { .. }) if self.repair_projects(Some(name)).await? => find().await,
@@ -190,17 +190,15 @@ impl Store {
     }
 
     /// Removed projects that can be restored, the one removed last first.
-    pub(crate) async fn removed_projects(&self) -> Result<Vec<ProjectRecord>, StoreError> {
-        let rows: Vec<Found<Row>> =
+    pub(crate) async fn removed_projects(&self) -> Result<Vec<ProjectRecord>> {
+        let rows =
             query_as("SELECT * FROM projects WHERE removed_at IS NOT NULL ORDER BY removed_at DESC, id LIMIT $1")
-                .bind(REMOVED_LISTED_MAX)
-                .fetch_all(self.reader())
-                .await?;
-        Ok(rows::each(self.reader(), rows))
+                .bind(REMOVED_LISTED_MAX);
+        rows::all::<Row>(self.reader(), rows).await
     }
 
     /// How many projects and keys there are.
-    pub(crate) async fn count_projects_and_keys(&self) -> Result<(i64, i64), StoreError> {
+    pub(crate) async fn count_projects_and_keys(&self) -> Result<(i64, i64)> {
         Ok(query_as(
             "SELECT (SELECT COUNT(*) FROM projects WHERE removed_at IS NULL),
                 (SELECT COUNT(*) FROM api_keys k JOIN projects p ON p.id = k.project
@@ -211,103 +209,72 @@ impl Store {
     }
 
     /// Up to `limit` projects after `after`, by name.
-    pub(crate) async fn projects(&self, after: &str, limit: i64) -> Result<Vec<ProjectRecord>, StoreError> {
-        let rows: Vec<Found<Row>> =
-            query_as("SELECT * FROM projects WHERE name > $1 AND removed_at IS NULL ORDER BY name LIMIT $2")
-                .bind(after)
-                .bind(limit)
-                .fetch_all(self.reader())
-                .await?;
-        Ok(rows::each(self.reader(), rows))
+    pub(crate) async fn projects(&self, after: &str, limit: i64) -> Result<Vec<ProjectRecord>> {
+        let rows = query_as("SELECT * FROM projects WHERE name > $1 AND removed_at IS NULL ORDER BY name LIMIT $2")
+            .bind((after, limit));
+        rows::all::<Row>(self.reader(), rows).await
     }
 }
 
 /// The project, unless it is removed, within a transaction.
-pub(crate) async fn find_project(
-    connection: &mut Connection,
-    id: &ProjectRef,
-) -> Result<Option<ProjectRecord>, StoreError> {
+pub(crate) async fn find_project(connection: &mut Connection, id: &ProjectRef) -> Result<Option<ProjectRecord>> {
     find_by_uid(connection, &id.uid).await
 }
 
 /// The same by identity.
-pub(crate) async fn find_by_uid(
-    connection: &mut Connection,
-    uid: &ProjectUid,
-) -> Result<Option<ProjectRecord>, StoreError> {
+pub(crate) async fn find_by_uid(connection: &mut Connection, uid: &ProjectUid) -> Result<Option<ProjectRecord>> {
     whole(read_project(connection, uid).await?)
 }
 
 /// The project's identity and name at present, also where the rest of its row cannot be read.
-pub(crate) async fn find_ref(connection: &mut Connection, uid: &ProjectUid) -> Result<Option<ProjectRef>, StoreError> {
+pub(crate) async fn find_ref(connection: &mut Connection, uid: &ProjectUid) -> Result<Option<ProjectRef>> {
     Ok(read_project(connection, uid).await?.map(|project| project.id))
 }
 
-async fn read_project(connection: &mut Connection, uid: &ProjectUid) -> Result<Option<ProjectRecord>, StoreError> {
-    let row: Option<Found<Row>> = query_as("SELECT * FROM projects WHERE id = $1 AND removed_at IS NULL")
-        .bind(uid.as_str())
-        .fetch_optional(&mut *connection)
-        .await?;
-    rows::one(connection, row)
+async fn read_project(connection: &mut Connection, uid: &ProjectUid) -> Result<Option<ProjectRecord>> {
+    let row = query_as("SELECT * FROM projects WHERE id = $1 AND removed_at IS NULL").bind(uid.as_str());
+    rows::one::<Row>(connection, row).await
 }
 
 /// The project of this name, also with an unreadable row.
-pub(crate) async fn find_named(
-    connection: &mut Connection,
-    name: &ProjectId,
-) -> Result<Option<ProjectRecord>, StoreError> {
-    let row: Option<Found<Row>> = query_as("SELECT * FROM projects WHERE name = $1 AND removed_at IS NULL")
-        .bind(name.as_str())
-        .fetch_optional(&mut *connection)
-        .await?;
-    rows::one(connection, row)
+pub(crate) async fn find_named(connection: &mut Connection, name: &ProjectId) -> Result<Option<ProjectRecord>> {
+    let row = query_as("SELECT * FROM projects WHERE name = $1 AND removed_at IS NULL").bind(name.as_str());
+    rows::one::<Row>(connection, row).await
 }
 
 /// Removed projects that had this name, the one removed last first.
-pub(crate) async fn find_removed(
-    connection: &mut Connection,
-    name: &ProjectId,
-) -> Result<Vec<ProjectRecord>, StoreError> {
-    let rows: Vec<Found<Row>> =
+pub(crate) async fn find_removed(connection: &mut Connection, name: &ProjectId) -> Result<Vec<ProjectRecord>> {
+    let rows =
         query_as("SELECT * FROM projects WHERE name = $1 AND removed_at IS NOT NULL ORDER BY removed_at DESC, id")
-            .bind(name.as_str())
-            .fetch_all(&mut *connection)
-            .await?;
-    Ok(rows::each(connection, rows))
+            .bind(name.as_str());
+    rows::all::<Row>(connection, rows).await
 }
 
 /// Removed projects after their restore period, at most `limit`.
-pub(crate) async fn to_erase(
-    connection: &mut Connection,
-    now: UnixMillis,
-    limit: i64,
-) -> Result<Vec<ProjectRecord>, StoreError> {
-    let rows: Vec<Found<Row>> = query_as("SELECT * FROM projects WHERE erase_at <= $1 ORDER BY erase_at LIMIT $2")
-        .bind(now.0)
-        .bind(limit)
-        .fetch_all(&mut *connection)
-        .await?;
-    Ok(rows::each(connection, rows))
+pub(crate) async fn to_erase(connection: &mut Connection, now: UnixMillis, limit: i64) -> Result<Vec<ProjectRecord>> {
+    let rows = query_as("SELECT * FROM projects WHERE erase_at <= $1 ORDER BY erase_at LIMIT $2").bind((now.0, limit));
+    rows::all::<Row>(connection, rows).await
 }
 
 /// Stores the removal of a project. Writes no other column, so an unreadable row stays as it is.
-pub(crate) async fn save_removal(connection: &mut Connection, project: &ProjectRecord) -> Result<(), StoreError> {
+pub(crate) async fn save_removal(connection: &mut Connection, project: &ProjectRecord) -> Result<()> {
     query("UPDATE projects SET removed_at = $1, erase_at = $2, kept_domains = $3, updated_at = $4 WHERE id = $5")
-        .bind(project.removed.as_ref().map(|removed| removed.at.0))
-        .bind(project.removed.as_ref().map(|removed| removed.erase_at.0))
-        .bind(project.removed.as_ref().map(|removed| to_json(&removed.domains)))
-        .bind(project.updated_at.0)
-        .bind(project.id.uid.as_str())
-        .execute(connection)
-        .await?;
-    Ok(())
+        .bind((
+            project.removed.as_ref().map(|removed| removed.at.0),
+            project.removed.as_ref().map(|removed| removed.erase_at.0),
+            project.removed.as_ref().map(|removed| to_json(&removed.domains)),
+            project.updated_at.0,
+            project.id.uid.as_str(),
+        ))
+        .run(connection)
+        .await
 }
 
 /// Writes a project, new or changed.
 ///
 /// # Errors
 /// Also when its row could not be read: what is in it would be lost.
-pub(crate) async fn save_project(connection: &mut Connection, project: &ProjectRecord) -> Result<(), StoreError> {
+pub(crate) async fn save_project(connection: &mut Connection, project: &ProjectRecord) -> Result<()> {
     if let Some(column) = project.unreadable {
         return Err(rows::unreadable(&rows::key(Table::Projects, project.id.uid.as_str(), ""), column));
     }
@@ -333,19 +300,17 @@ pub(crate) async fn save_project(connection: &mut Connection, project: &ProjectR
         ("kept_domains", removed.map(|removed| to_json(&removed.domains)).into()),
     ];
     let once = ["name", "salt", "proof_key", "created_at"];
-    rows::upsert(Table::Projects, &["id"], &once, values).execute(connection).await?;
-    Ok(())
+    rows::upsert(Table::Projects, &["id"], &once, values).run(connection).await
 }
 
 /// Ends all sessions of the project's keys in the dashboard.
-pub(crate) async fn end_sessions(connection: &mut Connection, id: &ProjectRef) -> Result<(), StoreError> {
-    query("DELETE FROM dashboard_sessions WHERE project = $1").bind(id.uid.as_str()).execute(connection).await?;
-    Ok(())
+pub(crate) async fn end_sessions(connection: &mut Connection, id: &ProjectRef) -> Result<()> {
+    query("DELETE FROM dashboard_sessions WHERE project = $1").bind(id.uid.as_str()).run(connection).await
 }
 
 /// Erases a removed project with all its data, and records that other services must do the same.
-pub(crate) async fn erase(connection: &mut Connection, id: &ProjectRef, now: UnixMillis) -> Result<(), StoreError> {
-    rows::forget_project(connection, id.uid.as_str());
+pub(crate) async fn erase(connection: &mut Connection, id: &ProjectRef, now: UnixMillis) -> Result<()> {
+    rows::forget_project(connection.unreadable(), id.uid.as_str());
     // Deliveries go with their endpoints.
     for statement in [
         "DELETE FROM dashboard_sessions WHERE project = $1",
@@ -363,8 +328,7 @@ pub(crate) async fn erase(connection: &mut Connection, id: &ProjectRef, now: Uni
         query(statement).bind(id.uid.as_str()).execute(&mut *connection).await?;
     }
     query("INSERT INTO erasures (project, erased_at) VALUES ($1, $2) ON CONFLICT (project) DO NOTHING")
-        .bind(id.uid.as_str())
-        .bind(now.0)
+        .bind((id.uid.as_str(), now.0))
         .execute(&mut *connection)
         .await?;
     log::erase_earlier(connection, now).await

@@ -15,7 +15,7 @@ use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 
 use super::rows::{self, Table};
-use super::{Store, StoreError, Write};
+use super::{Result, Store, Write};
 use crate::domain::schedule::LEASE_MILLIS;
 use crate::limits::{Demand, Limit, OFFERS_MAX, QueueKind, QueuePlace, admit, queue_name};
 
@@ -51,18 +51,18 @@ chassis::record! {
 }
 
 /// When all of a limit is free.
-async fn free_at(connection: &mut Connection, name: &str) -> Result<UnixMillis, StoreError> {
+async fn free_at(connection: &mut Connection, name: &str) -> Result<UnixMillis> {
     let free_at: Option<Found<(i64,)>> =
         query_as("SELECT free_at FROM acme_limits WHERE name = $1").bind(name).fetch_optional(&mut *connection).await?;
     // An unreadable limit counts as wholly free until the next order writes it.
     let key = rows::key(Table::AcmeLimits, name, "");
-    let free_at = free_at.map(|free_at| rows::column(connection, &key, "free_at", free_at));
+    let free_at = free_at.map(|free_at| rows::column(connection.unreadable(), &key, "free_at", free_at));
     Ok(UnixMillis(free_at.unwrap_or(0)))
 }
 
 /// The same, with a maximum: no order can have moved `free_at` beyond a whole burst. A later value is damaged and would
 /// stop orders; it is replaced.
-async fn free_by(write: &mut Write, name: &str, limit: Limit) -> Result<UnixMillis, StoreError> {
+async fn free_by(write: &mut Write, name: &str, limit: Limit) -> Result<UnixMillis> {
     let latest = write.now().plus(limit.burst.saturating_mul(limit.refill));
     let free_at = free_at(write.connection(), name).await?;
     if free_at <= latest {
@@ -79,26 +79,22 @@ async fn free_by(write: &mut Write, name: &str, limit: Limit) -> Result<UnixMill
     Ok(latest)
 }
 
-async fn set_free_at(write: &mut Write, name: &str, free_at: UnixMillis) -> Result<(), StoreError> {
+async fn set_free_at(write: &mut Write, name: &str, free_at: UnixMillis) -> Result<()> {
     query(
         "INSERT INTO acme_limits (name, free_at) VALUES ($1, $2)
          ON CONFLICT (name) DO UPDATE SET free_at = excluded.free_at",
     )
-    .bind(name)
-    .bind(free_at.0)
-    .execute(write.connection())
-    .await?;
-    Ok(())
+    .bind((name, free_at.0))
+    .run(write.connection())
+    .await
 }
 
 /// The row of a name; an unreadable one counts as absent and is written again.
-async fn find(connection: &mut Connection, of: Applicant<'_>) -> Result<Option<Waiting>, StoreError> {
+async fn find(connection: &mut Connection, of: Applicant<'_>) -> Result<Option<Waiting>> {
     let found: Option<Found<(String, i64, i64)>> = query_as(
         "SELECT queue, since, admitted_at FROM certificate_queue WHERE authority = $1 AND hostname = $2 AND project = $3",
     )
-    .bind(of.authority)
-    .bind(of.hostname.as_str())
-    .bind(of.project.as_str())
+    .bind((of.authority, of.hostname.as_str(), of.project.as_str()))
     .fetch_optional(connection)
     .await?;
     Ok(found.filter(|found| found.bad.is_none()).map(|found| {
@@ -108,19 +104,14 @@ async fn find(connection: &mut Connection, of: Applicant<'_>) -> Result<Option<W
 }
 
 /// How many names wait in a queue before one that waits since then.
-async fn ahead(
-    connection: &mut Connection,
-    queue: &str,
-    since: UnixMillis,
-    now: UnixMillis,
-) -> Result<i64, StoreError> {
+async fn ahead(connection: &mut Connection, queue: &str, since: UnixMillis, now: UnixMillis) -> Result<i64> {
     let text = "SELECT COUNT(*) FROM certificate_queue WHERE queue = $1 AND since < $2 AND admitted_at <= $3";
-    let count = query_scalar(text).bind(queue).bind(since.0).bind(now.plus(-LEASE_MILLIS).0);
+    let count = query_scalar(text).bind((queue, since.0, now.plus(-LEASE_MILLIS).0));
     Ok(count.fetch_one(connection).await?)
 }
 
 /// The time that a new row waits since: after all others, whatever the clock says.
-async fn next_since(write: &mut Write) -> Result<UnixMillis, StoreError> {
+async fn next_since(write: &mut Write) -> Result<UnixMillis> {
     let now = write.now();
     // A damaged row in the future must not move those after it there.
     let last: Option<i64> = query_scalar("SELECT MAX(since) FROM certificate_queue WHERE since <= $1")
@@ -136,7 +127,7 @@ async fn put(
     (kind, queue): (QueueKind, &str),
     since: UnixMillis,
     admitted_at: UnixMillis,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let values = [
         ("authority", of.authority.into()),
         ("hostname", of.hostname.as_str().into()),
@@ -147,8 +138,7 @@ async fn put(
         ("offered_at", 0_i64.into()),
         ("admitted_at", admitted_at.0.into()),
     ];
-    rows::upsert(Table::CertificateQueue, &["authority", "hostname"], &[], values).execute(write.connection()).await?;
-    Ok(())
+    rows::upsert(Table::CertificateQueue, &["authority", "hostname"], &[], values).run(write.connection()).await
 }
 
 impl Store {
@@ -158,7 +148,7 @@ impl Store {
         &self,
         of: Applicant<'_>,
         demands: &[Demand],
-    ) -> Result<Result<(), (QueueKind, QueuePlace)>, StoreError> {
+    ) -> Result<Result<(), (QueueKind, QueuePlace)>> {
         let mut write = self.write().await?;
         let now = write.now();
         let waiting = find(write.connection(), of).await?;
@@ -206,7 +196,7 @@ impl Store {
     }
 
     /// The name waits until a gateway is live. It keeps its place if it waits already.
-    pub(crate) async fn wait_for_edge(&self, of: Applicant<'_>) -> Result<(), StoreError> {
+    pub(crate) async fn wait_for_edge(&self, of: Applicant<'_>) -> Result<()> {
         let mut write = self.write().await?;
         let since = match find(write.connection(), of).await? {
             Some(row) => row.since,
@@ -214,13 +204,12 @@ impl Store {
         };
         let queue = queue_name(of.authority, QueueKind::Edge, "");
         put(&mut write, of, (QueueKind::Edge, &queue), since, UnixMillis::default()).await?;
-        write.commit().await?;
-        Ok(())
+        write.commit().await.map(drop)
     }
 
     /// Takes units from all limits or from none; `false` if one has no room. Queues do not matter: what is counted has
     /// happened.
-    pub(crate) async fn take(&self, demands: &[Demand]) -> Result<bool, StoreError> {
+    pub(crate) async fn take(&self, demands: &[Demand]) -> Result<bool> {
         let mut write = self.write().await?;
         let (now, mut taken) = (write.now(), Vec::new());
         for demand in demands {
@@ -235,14 +224,14 @@ impl Store {
         Ok(have_room)
     }
 
-    /// The queues of one kind at an authority with names to make due, and when the limit of each is free; those that have
-    /// room first come first.
+    /// The queues of one kind at an authority with names to make due, and when the limit of each is free; those that
+    /// have room first come first.
     pub(crate) async fn queues(
         &self,
         authority: &str,
         kind: QueueKind,
         now: UnixMillis,
-    ) -> Result<Vec<(String, UnixMillis)>, StoreError> {
+    ) -> Result<Vec<(String, UnixMillis)>> {
         let found: Vec<Found<(String, Option<i64>)>> = query_as(
             // One step in the index finds the next queue, so that the cost does not grow with the names that wait.
             "WITH RECURSIVE queues(queue) AS
@@ -256,24 +245,14 @@ impl Store {
                                AND w.queue = queues.queue AND w.admitted_at <= $3 AND w.offered_at <= $4)
              ORDER BY COALESCE(l.free_at, 0) LIMIT $5",
         )
-        .bind(authority)
-        .bind(kind.as_str())
-        .bind(now.plus(-LEASE_MILLIS).0)
-        .bind(now.plus(-OFFER_AGAIN_MILLIS).0)
-        .bind(QUEUES_PER_ROUND)
+        .bind((authority, kind.as_str(), now.plus(-LEASE_MILLIS).0, now.plus(-OFFER_AGAIN_MILLIS).0, QUEUES_PER_ROUND))
         .fetch_all(self.reader())
         .await?;
         Ok(found.into_iter().map(|found| (found.row.0, UnixMillis(found.row.1.unwrap_or(0)))).collect())
     }
 
     /// Makes the first `units` names of a queue due, those that were not lately. Returns how many.
-    pub(crate) async fn offer(
-        &self,
-        authority: &str,
-        queue: &str,
-        units: i64,
-        now: UnixMillis,
-    ) -> Result<usize, StoreError> {
+    pub(crate) async fn offer(&self, authority: &str, queue: &str, units: i64, now: UnixMillis) -> Result<usize> {
         let offered: Vec<Found<(String, String)>> = query_as(
             "UPDATE certificate_queue SET offered_at = $1
              WHERE authority = $2 AND offered_at <= $3 AND hostname IN
@@ -281,12 +260,14 @@ impl Store {
                   ORDER BY since LIMIT $6)
              RETURNING hostname, project",
         )
-        .bind(now.0)
-        .bind(authority)
-        .bind(now.plus(-OFFER_AGAIN_MILLIS).0)
-        .bind(queue)
-        .bind(now.plus(-LEASE_MILLIS).0)
-        .bind(units.min(OFFERS_MAX))
+        .bind((
+            now.0,
+            authority,
+            now.plus(-OFFER_AGAIN_MILLIS).0,
+            queue,
+            now.plus(-LEASE_MILLIS).0,
+            units.min(OFFERS_MAX),
+        ))
         .fetch_all(self.writer())
         .await?;
         for Found { row: (hostname, project), .. } in &offered {
@@ -294,9 +275,7 @@ impl Store {
                 "UPDATE domains SET due_at = $1
                  WHERE name = $2 AND project = $3 AND removal IS NULL AND (due_at IS NULL OR due_at > $1)",
             )
-            .bind(now.0)
-            .bind(hostname)
-            .bind(project)
+            .bind((now.0, hostname, project))
             .execute(self.writer())
             .await?;
         }
@@ -309,7 +288,7 @@ impl Store {
         authority: &str,
         project: &ProjectUid,
         limits: impl Fn(QueueKind) -> Limit,
-    ) -> Result<Vec<(String, QueuePlace)>, StoreError> {
+    ) -> Result<Vec<(String, QueuePlace)>> {
         let now = self.clock.now();
         let found: Vec<Found<PlaceRow>> = query_as(
             "SELECT hostname, kind, number, (SELECT free_at FROM acme_limits WHERE name = queue) AS free_at FROM
@@ -319,9 +298,7 @@ impl Store {
                       (SELECT queue FROM certificate_queue WHERE authority = $1 AND project = $2)) AS places
              WHERE project = $2",
         )
-        .bind(authority)
-        .bind(project.as_str())
-        .bind(now.plus(-LEASE_MILLIS).0)
+        .bind((authority, project.as_str(), now.plus(-LEASE_MILLIS).0))
         .fetch_all(self.reader())
         .await?;
         let place = |found: Found<PlaceRow>| {
@@ -335,41 +312,28 @@ impl Store {
 }
 
 /// Ends the waits of a name at all authorities, if it is this project's.
-pub(crate) async fn leave(
-    connection: &mut Connection,
-    hostname: &Hostname,
-    project: &ProjectUid,
-) -> Result<(), StoreError> {
+pub(crate) async fn leave(connection: &mut Connection, hostname: &Hostname, project: &ProjectUid) -> Result<()> {
     query("DELETE FROM certificate_queue WHERE hostname = $1 AND project = $2")
-        .bind(hostname.as_str())
-        .bind(project.as_str())
-        .execute(connection)
-        .await?;
-    Ok(())
+        .bind((hostname.as_str(), project.as_str()))
+        .run(connection)
+        .await
 }
 
 /// Ends the wait of a name at one authority: the authority has made the order, or refused it.
-pub(crate) async fn leave_one(
-    connection: &mut Connection,
-    authority: &str,
-    hostname: &Hostname,
-) -> Result<(), StoreError> {
+pub(crate) async fn leave_one(connection: &mut Connection, authority: &str, hostname: &Hostname) -> Result<()> {
     query("DELETE FROM certificate_queue WHERE authority = $1 AND hostname = $2")
-        .bind(authority)
-        .bind(hostname.as_str())
-        .execute(connection)
-        .await?;
-    Ok(())
+        .bind((authority, hostname.as_str()))
+        .run(connection)
+        .await
 }
 
 /// Deletes limits that are wholly free again, and rows of names without a domain, which a crash may leave.
-pub(super) async fn tidy(connection: &mut Connection, now: UnixMillis) -> Result<(), StoreError> {
+pub(super) async fn tidy(connection: &mut Connection, now: UnixMillis) -> Result<()> {
     query("DELETE FROM acme_limits WHERE CAST(free_at AS BIGINT) < $1").bind(now.0).execute(&mut *connection).await?;
     query(
         "DELETE FROM certificate_queue WHERE NOT EXISTS
              (SELECT 1 FROM domains WHERE name = hostname AND project = certificate_queue.project AND removal IS NULL)",
     )
-    .execute(connection)
-    .await?;
-    Ok(())
+    .run(connection)
+    .await
 }

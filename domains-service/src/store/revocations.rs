@@ -24,7 +24,7 @@ use contract::time::UnixMillis;
 use parking_lot::Mutex;
 
 use super::comparison::{REVOKED, Revocation};
-use super::{Store, StoreError, to_json};
+use super::{Result, Store, to_json};
 
 /// Largest file that is read.
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -244,7 +244,7 @@ impl Store {
     }
 
     /// Those of `revoked` that are not revoked on record.
-    pub(crate) async fn without_revocation(&self, mut revoked: Vec<Revocation>) -> Result<Vec<Revocation>, StoreError> {
+    pub(crate) async fn without_revocation(&self, mut revoked: Vec<Revocation>) -> Result<Vec<Revocation>> {
         let on_record = self.revoked(UnixMillis(i64::MIN)).await?;
         let on_record: HashSet<_> = on_record.iter().map(|one| &one.digest).collect();
         revoked.retain(|one| !on_record.contains(&one.digest));
@@ -252,7 +252,7 @@ impl Store {
     }
 
     /// Revoked credentials that had not expired at `at`. Unreadable rows are left out: they are invalid.
-    async fn revoked(&self, at: UnixMillis) -> Result<Vec<Revocation>, StoreError> {
+    async fn revoked(&self, at: UnixMillis) -> Result<Vec<Revocation>> {
         let found: Vec<Found<Revocation>> = query_as(REVOKED).bind(at.0).fetch_all(self.reader()).await?;
         Ok(found.into_iter().filter(|found| found.bad.is_none()).map(|found| found.row).collect())
     }

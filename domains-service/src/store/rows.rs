@@ -8,10 +8,10 @@
 //! A record that people list or remove is still returned where its identity can be read: bad columns have defaults, and
 //! `unreadable` names the first of them. Such a record can be shown and removed, and is never saved over the row.
 
-use chassis::sql::{BadColumn, Builder, Connection, Found, Pool, Query, RowKey, UnreadableRows, Value};
+use chassis::sql::{BadColumn, Builder, Found, On, Query, QueryAs, Record, RowKey, UnreadableRows, Value};
 use contract::project::{ProjectId, ProjectUid};
 
-use super::StoreError;
+use super::{Result, StoreError};
 use crate::project::ProjectRef;
 
 /// Characters of a reason that are kept.
@@ -74,24 +74,6 @@ pub(crate) fn upsert<const N: usize>(
 fn list(statement: &mut Builder, names: &[&'static str]) {
     for (index, name) in names.iter().enumerate() {
         statement.push(if index == 0 { "" } else { ", " }).push(name);
-    }
-}
-
-/// Access to a database's list of unreadable rows.
-pub(crate) trait Listed {
-    /// The list.
-    fn list(&self) -> &UnreadableRows;
-}
-
-impl Listed for Pool {
-    fn list(&self) -> &UnreadableRows {
-        self.unreadable()
-    }
-}
-
-impl Listed for Connection {
-    fn list(&self) -> &UnreadableRows {
-        self.unreadable()
     }
 }
 
@@ -164,16 +146,44 @@ fn read<R: Stored>(list: &UnreadableRows, found: Found<R>) -> Result<R::Value, (
     value.ok_or_else(|| (key, columns.unreadable().unwrap_or_default()))
 }
 
+/// The rows of a statement, without unreadable ones.
+pub(crate) async fn all<R: Stored>(on: impl Into<On<'_>>, statement: QueryAs<Found<R>>) -> Result<Vec<R::Value>>
+where
+    Found<R>: Record,
+{
+    let mut on = on.into();
+    let rows = statement.fetch_all(on.again()).await?;
+    Ok(each(on.unreadable(), rows))
+}
+
+/// The row of a statement, if it has one. An unreadable one is an error.
+pub(crate) async fn one<R: Stored>(on: impl Into<On<'_>>, statement: QueryAs<Found<R>>) -> Result<Option<R::Value>>
+where
+    Found<R>: Record,
+{
+    let mut on = on.into();
+    let row = statement.fetch_optional(on.again()).await?;
+    checked(on.unreadable(), row)
+}
+
+/// The row of a statement, if it has one that can be read.
+pub(crate) async fn readable<R: Stored>(on: impl Into<On<'_>>, statement: QueryAs<Found<R>>) -> Result<Option<R::Value>>
+where
+    Found<R>: Record,
+{
+    Ok(all(on, statement).await?.into_iter().next())
+}
+
 /// Reads every row by itself, and leaves out unreadable ones.
-pub(crate) fn each<R: Stored>(at: &impl Listed, rows: Vec<Found<R>>) -> Vec<R::Value> {
-    split(at, rows).0
+pub(crate) fn each<R: Stored>(list: &UnreadableRows, rows: Vec<Found<R>>) -> Vec<R::Value> {
+    split(list, rows).0
 }
 
 /// The same, with the keys of unreadable rows.
-pub(crate) fn split<R: Stored>(at: &impl Listed, rows: Vec<Found<R>>) -> (Vec<R::Value>, Vec<RowKey>) {
+pub(crate) fn split<R: Stored>(list: &UnreadableRows, rows: Vec<Found<R>>) -> (Vec<R::Value>, Vec<RowKey>) {
     let (mut values, mut keys) = (Vec::with_capacity(rows.len()), Vec::new());
     for row in rows {
-        match read(at.list(), row) {
+        match read(list, row) {
             Ok(value) => values.push(value),
             Err((key, _)) => keys.push(key),
         }
@@ -181,22 +191,22 @@ pub(crate) fn split<R: Stored>(at: &impl Listed, rows: Vec<Found<R>>) -> (Vec<R:
     (values, keys)
 }
 
-/// Reads the found row, if any. An unreadable one is recorded and counts as absent.
-pub(crate) fn one<R: Stored>(at: &impl Listed, row: Option<Found<R>>) -> Result<Option<R::Value>, StoreError> {
-    row.map(|row| read(at.list(), row).map_err(|(key, column)| unreadable(&key, column))).transpose()
+/// Reads the found row, if any. An unreadable one is recorded and is an error.
+pub(crate) fn checked<R: Stored>(list: &UnreadableRows, row: Option<Found<R>>) -> Result<Option<R::Value>> {
+    row.map(|row| read(list, row).map_err(|(key, column)| unreadable(&key, column))).transpose()
 }
 
 /// Reads the found row, if any. An unreadable one is recorded and counts as absent.
-pub(crate) fn found<R: Stored>(at: &impl Listed, row: Option<Found<R>>) -> Option<R::Value> {
-    row.and_then(|row| read(at.list(), row).ok())
+pub(crate) fn found<R: Stored>(list: &UnreadableRows, row: Option<Found<R>>) -> Option<R::Value> {
+    row.and_then(|row| read(list, row).ok())
 }
 
 /// The only selected column, as far as it is readable; records an unreadable one.
-pub(crate) fn column<T>(at: &impl Listed, key: &RowKey, column: &'static str, found: Found<(T,)>) -> T {
+pub(crate) fn column<T>(list: &UnreadableRows, key: &RowKey, column: &'static str, found: Found<(T,)>) -> T {
     let Found { row: (value,), bad } = found;
     match bad {
-        Some(BadColumn { reason, .. }) => record(at, key, column, &reason),
-        None => forget(at, key),
+        Some(BadColumn { reason, .. }) => record(list, key, column, &reason),
+        None => list.forget(key),
     }
     value
 }
@@ -207,33 +217,28 @@ pub(crate) fn unreadable(key: &RowKey, column: &'static str) -> StoreError {
 }
 
 /// Records an unreadable column that was read outside of [`Stored`].
-pub(crate) fn record(at: &impl Listed, key: &RowKey, column: &'static str, reason: &dyn std::fmt::Display) {
+pub(crate) fn record(list: &UnreadableRows, key: &RowKey, column: &'static str, reason: &dyn std::fmt::Display) {
     let mut columns = Columns::default();
     columns.bad(column, reason.to_string());
     if let Some(bad) = &columns.0 {
-        at.list().record(key, bad);
+        list.record(key, bad);
     }
 }
 
-/// A row reads again, or is deleted.
-pub(crate) fn forget(at: &impl Listed, key: &RowKey) {
-    at.list().forget(key);
-}
-
 /// Forgets unreadable rows of `of` in one table, because they were deleted.
-pub(crate) fn forget_all(at: &impl Listed, table: Table, of: &str) {
-    at.list().forget_where(|key| key.table == table.as_str() && key.of == of);
+pub(crate) fn forget_all(list: &UnreadableRows, table: Table, of: &str) {
+    list.forget_where(|key| key.table == table.as_str() && key.of == of);
 }
 
 /// Changes up to this revision are deleted.
-pub(crate) fn forget_changes(at: &impl Listed, until: i64) {
+pub(crate) fn forget_changes(list: &UnreadableRows, until: i64) {
     let is_past = |row: &str| row.parse::<i64>().is_ok_and(|revision| revision <= until);
-    at.list().forget_where(|key| key.table == Table::Changes.as_str() && is_past(&key.row));
+    list.forget_where(|key| key.table == Table::Changes.as_str() && is_past(&key.row));
 }
 
 /// A project is erased with all of its rows.
-pub(crate) fn forget_project(at: &impl Listed, uid: &str) {
-    at.list().forget_where(|key| key.of == uid || (key.table == Table::Projects.as_str() && key.row == uid));
+pub(crate) fn forget_project(list: &UnreadableRows, uid: &str) {
+    list.forget_where(|key| key.of == uid || (key.table == Table::Projects.as_str() && key.row == uid));
 }
 
 #[cfg(test)]
@@ -258,12 +263,6 @@ mod tests {
         }
     }
 
-    impl Listed for UnreadableRows {
-        fn list(&self) -> &UnreadableRows {
-            self
-        }
-    }
-
     #[test]
     fn an_unreadable_row_is_recorded_and_skipped_until_it_reads_again() {
         let list = UnreadableRows::default();
@@ -274,9 +273,9 @@ mod tests {
         let (values, keys) = split(&list, vec![row("a", "1"), row("b", "x"), row("c", "3")]);
         assert_eq!((values, keys.len()), (vec![1, 3], 1));
         assert_eq!(listed(), ["b number \"x\" is unknown or malformed"]);
-        let error = one(&list, Some(row("b", "x"))).unwrap_err();
+        let error = checked(&list, Some(row("b", "x"))).unwrap_err();
         assert_eq!(error.to_string(), "column number of the row b of edge_bans cannot be read");
-        assert_eq!(one(&list, Some(row("b", "2"))).unwrap(), Some(2));
+        assert_eq!(checked(&list, Some(row("b", "2"))).unwrap(), Some(2));
         assert_eq!(listed(), Vec::<String>::new());
         // A column of another kind, whatever the row makes of it.
         let bad = Some(BadColumn { column: "at", reason: "text".to_owned() });

@@ -15,7 +15,7 @@ use contract::hostname::Hostname;
 
 use super::log::StoredEntity;
 use super::rows::{self, Table};
-use super::{Store, StoreError};
+use super::{Result, Store};
 use crate::webhook::endpoint;
 
 /// The name for which an order's key is sealed. It differs from the hostname, for which keys in service are sealed.
@@ -129,7 +129,7 @@ pub(crate) struct Resealed {
 
 impl Store {
     /// Counts rows by the name of their secret.
-    pub(crate) async fn count_sealed(&self) -> Result<BTreeMap<String, i64>, StoreError> {
+    pub(crate) async fn count_sealed(&self) -> Result<BTreeMap<String, i64>> {
         let found: Vec<Found<(String, i64)>> = query_as(COUNT).fetch_all(self.reader()).await?;
         let mut counts = BTreeMap::new();
         for Found { row: (seal, texts), .. } in found {
@@ -145,13 +145,13 @@ impl Store {
         seal: &str,
         after: &str,
         limit: i64,
-    ) -> Result<Resealed, StoreError> {
+    ) -> Result<Resealed> {
         // One writing transaction chooses and writes the rows, so no other writer changes them in between.
         let mut write = self.write().await?;
         let mut resealed = Resealed::default();
         let found = certificates(write.connection(), seal, after, limit).await?;
         resealed.last = found.iter().rev().find(|found| is_named(found)).map(|found| found.row.name.clone());
-        for entity in rows::each(write.connection(), found) {
+        for entity in rows::each(write.connection().unreadable(), found) {
             let Entity::Certificate(mut bundle) = entity else { continue };
             match sealing.reseal(&bundle.key.0, bundle.hostname.as_str()) {
                 Ok(key) => {
@@ -173,19 +173,18 @@ impl Store {
     }
 
     /// Repairs the column `seal` of certificates where it names the secret `seal` and the key names another.
-    pub(crate) async fn repair_seal_names(&self, seal: &str, limit: i64) -> Result<(), StoreError> {
+    pub(crate) async fn repair_seal_names(&self, seal: &str, limit: i64) -> Result<()> {
         let mut after = String::new();
         loop {
             let mut write = self.write().await?;
             let found = certificates(write.connection(), seal, &after, limit).await?;
             let Some(last) = found.iter().rev().find(|found| is_named(found)) else { return Ok(()) };
             after.clone_from(&last.row.name);
-            for entity in rows::each(write.connection(), found) {
+            for entity in rows::each(write.connection().unreadable(), found) {
                 let Entity::Certificate(CertificateBundle { hostname, key, .. }) = entity else { continue };
                 if name_in(&key.0) != seal {
                     query("UPDATE entities SET seal = $1 WHERE kind = 'certificate' AND name = $2")
-                        .bind(name_in(&key.0))
-                        .bind(hostname.as_str())
+                        .bind((name_in(&key.0), hostname.as_str()))
                         .execute(write.connection())
                         .await?;
                     tracing::warn!(domain = %hostname, "repaired the damaged column seal of a certificate");
@@ -196,12 +195,12 @@ impl Store {
     }
 
     /// Table and name of the rows that need a secret, at most `limit` of each column.
-    pub(crate) async fn texts_with(&self, seal: &str, limit: i64) -> Result<Vec<(Table, String)>, StoreError> {
+    pub(crate) async fn texts_with(&self, seal: &str, limit: i64) -> Result<Vec<(Table, String)>> {
         let mut reading = self.reading().await?;
         let certificates = certificates(&mut reading, seal, "", limit).await?.into_iter();
         let mut texts: Vec<_> = certificates.map(|found| (Table::Entities, found.row.name)).collect();
         for column in COLUMNS {
-            let found = query_as(column.find).bind(seal).bind(limit).bind("");
+            let found = query_as(column.find).bind((seal, limit, ""));
             let found: Vec<Found<(String, String)>> = found.fetch_all(&mut reading).await?;
             texts.extend(found.into_iter().map(|found| (column.table, found.row.0)));
         }
@@ -215,13 +214,13 @@ impl Store {
         seal: &str,
         after: &str,
         limit: i64,
-    ) -> Result<Vec<Hostname>, StoreError> {
+    ) -> Result<Vec<Hostname>> {
         let names = certificates(connection, seal, after, limit).await?;
         Ok(names.iter().filter_map(|found| found.row.name.parse().ok()).collect())
     }
 
     /// Deletes accounts, orders in progress and former secrets of webhooks that need a secret.
-    pub(crate) async fn forget_sealed(&self, seal: &str) -> Result<(), StoreError> {
+    pub(crate) async fn forget_sealed(&self, seal: &str) -> Result<()> {
         let sealed = format!("{seal}.%");
         for text in [
             "DELETE FROM settings WHERE name LIKE 'acme account %' AND value LIKE $1",
@@ -241,9 +240,9 @@ impl Store {
         seal: &str,
         after: &str,
         limit: i64,
-    ) -> Result<Resealed, StoreError> {
+    ) -> Result<Resealed> {
         let found: Vec<Found<(String, String)>> =
-            query_as(column.find).bind(seal).bind(limit).bind(after).fetch_all(self.reader()).await?;
+            query_as(column.find).bind((seal, limit, after)).fetch_all(self.reader()).await?;
         let mut resealed = Resealed::default();
         for Found { row: (key, text), bad } in found {
             // No query can continue after a key that is not text; all other keys sort before it.
@@ -258,7 +257,7 @@ impl Store {
             match sealing.reseal(&text, &(column.place)(&key)) {
                 Ok(fresh) => {
                     // A text that changed meanwhile is sealed with the newest secret already.
-                    query(column.replace).bind(&fresh).bind(&text).bind(&key).execute(self.writer()).await?;
+                    query(column.replace).bind((&fresh, &text, &key)).execute(self.writer()).await?;
                     resealed.done += 1;
                 }
                 Err(error) => {
@@ -280,7 +279,7 @@ fn is_named(found: &Found<StoredEntity>) -> bool {
 }
 
 /// Whether more than one certificate needs a secret: a single text that names it may be damaged.
-pub(super) async fn is_in_use(connection: &mut Connection, seal: &str) -> Result<bool, StoreError> {
+pub(super) async fn is_in_use(connection: &mut Connection, seal: &str) -> Result<bool> {
     let rows =
         "SELECT COUNT(*) FROM (SELECT 1 FROM entities WHERE kind = 'certificate' AND seal = $1 LIMIT 2) AS first_rows";
     let rows: i64 = query_scalar(rows).bind(seal).fetch_one(connection).await?;
@@ -293,9 +292,9 @@ async fn certificates(
     seal: &str,
     after: &str,
     limit: i64,
-) -> Result<Vec<Found<StoredEntity>>, StoreError> {
+) -> Result<Vec<Found<StoredEntity>>> {
     let found = query_as(
         "SELECT kind, name, body FROM entities WHERE kind = 'certificate' AND seal = $1 AND name > $2 ORDER BY name LIMIT $3",
     );
-    Ok(found.bind(seal).bind(after).bind(limit).fetch_all(connection).await?)
+    Ok(found.bind((seal, after, limit)).fetch_all(connection).await?)
 }

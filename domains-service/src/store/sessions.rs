@@ -6,7 +6,7 @@ use contract::time::UnixMillis;
 
 use super::keys::KeyRecord;
 use super::rows::{self, Columns, Stored, Table};
-use super::{Store, StoreError, keys, with_project};
+use super::{Result, Store, keys, with_project};
 use crate::project::ProjectRef;
 
 /// Without a request for this long, a session ends: an hour.
@@ -86,20 +86,22 @@ impl Stored for Row {
 
 impl Store {
     /// Opens a session, and ends the oldest of its key or operator beyond [`SESSIONS_PER_KEY_MAX`].
-    pub(crate) async fn open_session(&self, session: &SessionRecord) -> Result<(), StoreError> {
+    pub(crate) async fn open_session(&self, session: &SessionRecord) -> Result<()> {
         let (project, key) = session.holder.as_ref().map(|(project, key)| (project.uid.as_str(), key.as_str())).unzip();
         let mut write = self.write().await?;
         query(
             "INSERT INTO dashboard_sessions (digest, project, key_id, client, created_at, seen_at, operator)
              VALUES ($1, $2, $3, $4, $5, $6, $7)",
         )
-        .bind(&session.digest)
-        .bind(project)
-        .bind(key)
-        .bind(&session.client)
-        .bind(session.created_at.0)
-        .bind(session.seen_at.0)
-        .bind(session.operator.as_deref())
+        .bind((
+            &session.digest,
+            project,
+            key,
+            &session.client,
+            session.created_at.0,
+            session.seen_at.0,
+            session.operator.as_deref(),
+        ))
         .execute(write.connection())
         .await?;
         let older = match key {
@@ -115,50 +117,35 @@ impl Store {
             .bind(session.operator.as_deref()),
         };
         older.bind(SESSIONS_PER_KEY_MAX).execute(write.connection()).await?;
-        write.commit().await?;
-        Ok(())
+        write.commit().await.map(drop)
     }
 
     /// The session with this digest.
-    pub(crate) async fn find_session(&self, digest: &str) -> Result<Option<SessionRecord>, StoreError> {
-        let row: Option<Found<Row>> = query_as(with_project!(
+    pub(crate) async fn find_session(&self, digest: &str) -> Result<Option<SessionRecord>> {
+        let row = query_as(with_project!(
             "dashboard_sessions
              WHERE digest = $1"
         ))
-        .bind(digest)
-        .fetch_optional(self.reader())
-        .await?;
-        Ok(rows::found(self.reader(), row))
+        .bind(digest);
+        rows::readable::<Row>(self.reader(), row).await
     }
 
     /// Records the use of a session.
-    pub(crate) async fn see_session(&self, digest: &str, now: UnixMillis) -> Result<(), StoreError> {
-        let mut write = self.write().await?;
+    pub(crate) async fn see_session(&self, digest: &str, now: UnixMillis) -> Result<()> {
         query("UPDATE dashboard_sessions SET seen_at = $2 WHERE digest = $1")
-            .bind(digest)
-            .bind(now.0)
-            .execute(write.connection())
-            .await?;
-        write.commit().await?;
-        Ok(())
+            .bind((digest, now.0))
+            .run(self.writer())
+            .await
     }
 
     /// Ends a session, or every session of its key; of the operators', where it has none.
-    pub(crate) async fn end_sessions(
-        &self,
-        digest: &str,
-        key: Option<&KeyId>,
-        everywhere: bool,
-    ) -> Result<(), StoreError> {
-        let mut write = self.write().await?;
+    pub(crate) async fn end_sessions(&self, digest: &str, key: Option<&KeyId>, everywhere: bool) -> Result<()> {
         let statement = match (key, everywhere) {
             (_, false) => query("DELETE FROM dashboard_sessions WHERE digest = $1").bind(digest),
             (Some(key), true) => query("DELETE FROM dashboard_sessions WHERE key_id = $1").bind(key.as_str()),
             (None, true) => query("DELETE FROM dashboard_sessions WHERE key_id IS NULL"),
         };
-        statement.execute(write.connection()).await?;
-        write.commit().await?;
-        Ok(())
+        statement.run(self.writer()).await
     }
 
     /// Deletes sessions that were opened or last used before these times, and expired links.
@@ -167,57 +154,45 @@ impl Store {
         opened_before: UnixMillis,
         seen_before: UnixMillis,
         now: UnixMillis,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let mut write = self.write().await?;
         query("DELETE FROM dashboard_sessions WHERE CAST(created_at AS BIGINT) < $1 OR CAST(seen_at AS BIGINT) < $2")
-            .bind(opened_before.0)
-            .bind(seen_before.0)
+            .bind((opened_before.0, seen_before.0))
             .execute(write.connection())
             .await?;
         query("DELETE FROM dashboard_links WHERE CAST(expires_at AS BIGINT) < $1")
             .bind(now.0)
             .execute(write.connection())
             .await?;
-        write.commit().await?;
-        Ok(())
+        write.commit().await.map(drop)
     }
 
     /// Stores a link that signs in the operator who requested it, until `expires_at`.
-    pub(crate) async fn save_link(
-        &self,
-        digest: &str,
-        operator: &str,
-        expires_at: UnixMillis,
-    ) -> Result<(), StoreError> {
+    pub(crate) async fn save_link(&self, digest: &str, operator: &str, expires_at: UnixMillis) -> Result<()> {
         let mut write = self.write().await?;
         query("INSERT INTO dashboard_links (digest, expires_at, operator) VALUES ($1, $2, $3)")
-            .bind(digest)
-            .bind(expires_at.0)
-            .bind(operator)
+            .bind((digest, expires_at.0, operator))
             .execute(write.connection())
             .await?;
         query(
             "DELETE FROM dashboard_links WHERE operator = $1 AND digest NOT IN
                  (SELECT digest FROM dashboard_links WHERE operator = $1 ORDER BY expires_at DESC, digest LIMIT $2)",
         )
-        .bind(operator)
-        .bind(LINKS_PER_OPERATOR_MAX)
+        .bind((operator, LINKS_PER_OPERATOR_MAX))
         .execute(write.connection())
         .await?;
-        write.commit().await?;
-        Ok(())
+        write.commit().await.map(drop)
     }
 
     /// Uses up a link; returns the operator who requested it, or `None` if it is invalid. Of two simultaneous attempts,
     /// one succeeds.
-    pub(crate) async fn spend_link(&self, digest: &str, now: UnixMillis) -> Result<Option<String>, StoreError> {
+    pub(crate) async fn spend_link(&self, digest: &str, now: UnixMillis) -> Result<Option<String>> {
         let mut write = self.write().await?;
         // An expiry that is not a number is past.
         let spent: Option<Found<(String,)>> = query_as(
             "DELETE FROM dashboard_links WHERE digest = $1 AND CAST(expires_at AS BIGINT) >= $2 RETURNING operator",
         )
-        .bind(digest)
-        .bind(now.0)
+        .bind((digest, now.0))
         .fetch_optional(write.connection())
         .await?;
         write.commit().await?;
@@ -225,7 +200,7 @@ impl Store {
     }
 
     /// The key with this digest, whosever it is, unless its project is removed.
-    pub(crate) async fn key_by_digest(&self, digest: KeyDigest) -> Result<Option<KeyRecord>, StoreError> {
+    pub(crate) async fn key_by_digest(&self, digest: KeyDigest) -> Result<Option<KeyRecord>> {
         let found: Option<Found<(String, String, String)>> = query_as(
             "SELECT p.id, p.name, k.id FROM api_keys k JOIN projects p ON p.id = k.project WHERE k.digest = $1",
         )
@@ -239,7 +214,7 @@ impl Store {
     }
 
     /// The project's key with this id.
-    pub(crate) async fn key(&self, project: &ProjectRef, id: &KeyId) -> Result<Option<KeyRecord>, StoreError> {
+    pub(crate) async fn key(&self, project: &ProjectRef, id: &KeyId) -> Result<Option<KeyRecord>> {
         let mut connection = self.reader().acquire().await?;
         keys::find_key(&mut connection, project, id).await
     }

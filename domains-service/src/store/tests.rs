@@ -144,7 +144,7 @@ async fn figures_that_cannot_be_end_no_tidying_and_hide_no_others() {
                    VALUES ('demo', $1, $2, $3, 2, 3, $1 * 1440, $3)";
         for (day, node, admitted) in [(1_i64, "a", i64::MAX), (1, "b", 5), (2, "", i64::MAX), (2, "b", 6), (3, "a", 7)]
         {
-            query(row).bind(day).bind(node).bind(admitted).execute(store.writer()).await.unwrap();
+            query(row).bind((day, node, admitted)).execute(store.writer()).await.unwrap();
         }
         let figures = async || {
             let days = store.usage(&demo, 0).await.unwrap();

@@ -4,12 +4,12 @@
 //! changes nothing. Requests that a process had not reported when it ended are missing: these figures are for display.
 //! Quotas are counted elsewhere, exactly.
 
-use chassis::sql::{Found, RowKey, query, query_as, query_scalar};
+use chassis::sql::{RowKey, query, query_as, query_scalar};
 use contract::usage::UsageOfProject;
 
 use super::processes::credential_of;
 use super::rows::{self, Columns, Stored, Table};
-use super::{Store, StoreError, Write};
+use super::{Result, Store, Write};
 use crate::project::ProjectRef;
 
 /// Days kept.
@@ -25,36 +25,28 @@ const NODES_OF_ONE_MAX: i64 = 512;
 /// numbers.
 const COUNT_MAX: u64 = 10_000_000_000;
 
-/// Figures of a day.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct DayUsage {
-    /// Days since the epoch.
-    pub(crate) day: i64,
-    pub(crate) admitted: i64,
-    pub(crate) refused: i64,
-    pub(crate) banned: i64,
-}
-
 chassis::record! {
-    struct Row {
+    /// Figures of a day.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct DayUsage {
         project: String,
-        day: i64,
-        admitted: i64,
-        refused: i64,
-        banned: i64,
+        /// Days since the epoch.
+        pub(crate) day: i64,
+        pub(crate) admitted: i64,
+        pub(crate) refused: i64,
+        pub(crate) banned: i64,
     }
 }
 
-impl Stored for Row {
-    type Value = DayUsage;
+impl Stored for DayUsage {
+    type Value = Self;
 
     fn key(&self) -> RowKey {
         rows::key(Table::UsageDays, self.day.to_string(), &self.project)
     }
 
-    fn read(self, columns: &mut Columns) -> Option<DayUsage> {
-        let Self { day, admitted, refused, banned, .. } = self;
-        columns.unreadable().is_none().then_some(DayUsage { day, admitted, refused, banned })
+    fn read(self, columns: &mut Columns) -> Option<Self> {
+        columns.unreadable().is_none().then_some(self)
     }
 }
 
@@ -76,7 +68,7 @@ impl Write {
     /// Stores a gateway's figure for a project and day, in place of an earlier one, unless this is older. Drops figures
     /// of erased projects, and of days that would be deleted at once or never, because a stolen gateway may report
     /// anything. Returns whether there was room.
-    pub(crate) async fn record_usage(&mut self, node: &str, usage: &UsageOfProject) -> Result<bool, StoreError> {
+    pub(crate) async fn record_usage(&mut self, node: &str, usage: &UsageOfProject) -> Result<bool> {
         let whole = |count: u64| i64::try_from(count.min(COUNT_MAX)).unwrap_or(i64::MAX);
         let today = self.now().to_seconds().0.div_euclid(86_400);
         // The clock of a gateway may be ahead at midnight.
@@ -87,10 +79,7 @@ impl Write {
             "SELECT COUNT(*), COUNT(CASE WHEN substr(node, 1, length($4)) = $4 THEN 1 END) FROM usage_days
              WHERE project = $1 AND day = $2 AND node <> $3",
         )
-        .bind(usage.project.as_str())
-        .bind(usage.day)
-        .bind(node)
-        .bind(credential_of(node))
+        .bind((usage.project.as_str(), usage.day, node, credential_of(node)))
         .fetch_one(self.connection())
         .await?;
         if others >= NODES_MAX || siblings >= NODES_OF_ONE_MAX {
@@ -107,14 +96,16 @@ impl Write {
                  OR usage_days.refused NOT BETWEEN 0 AND 1000000000000000
                  OR usage_days.banned NOT BETWEEN 0 AND 1000000000000000",
         )
-        .bind(usage.project.as_str())
-        .bind(usage.day)
-        .bind(node)
-        .bind(whole(usage.admitted))
-        .bind(whole(usage.refused))
-        .bind(whole(usage.banned))
-        .bind(usage.minute)
-        .bind(whole(usage.in_minute))
+        .bind((
+            usage.project.as_str(),
+            usage.day,
+            node,
+            whole(usage.admitted),
+            whole(usage.refused),
+            whole(usage.banned),
+            usage.minute,
+            whole(usage.in_minute),
+        ))
         .execute(self.connection())
         .await?;
         Ok(true)
@@ -122,7 +113,7 @@ impl Write {
 
     /// Deletes days before `oldest`, and adds up the figures of days before `settled`, for which no process reports any
     /// more.
-    pub(crate) async fn tidy_usage(&mut self, oldest: i64, settled: i64) -> Result<(), StoreError> {
+    pub(crate) async fn tidy_usage(&mut self, oldest: i64, settled: i64) -> Result<()> {
         query("DELETE FROM usage_days WHERE day < $1").bind(oldest).execute(self.connection()).await?;
         query(with_sums!(
             "INSERT INTO usage_days (project, day, node, admitted, refused, banned, minute, in_minute)
@@ -139,34 +130,28 @@ impl Write {
         .bind(settled)
         .execute(self.connection())
         .await?;
-        query("DELETE FROM usage_days WHERE day < $1 AND node <> ''").bind(settled).execute(self.connection()).await?;
-        Ok(())
+        query("DELETE FROM usage_days WHERE day < $1 AND node <> ''").bind(settled).run(self.connection()).await
     }
 }
 
 impl Store {
     /// A project's days from `first` on that had requests, oldest first.
-    pub(crate) async fn usage(&self, project: &ProjectRef, first: i64) -> Result<Vec<DayUsage>, StoreError> {
-        let found: Vec<Found<Row>> = query_as(with_sums!(
+    pub(crate) async fn usage(&self, project: &ProjectRef, first: i64) -> Result<Vec<DayUsage>> {
+        let found = query_as(with_sums!(
             "SELECT project, day, ",
             "FROM usage_days WHERE project = $1 AND day >= $2 GROUP BY project, day ORDER BY day"
         ))
-        .bind(project.uid.as_str())
-        .bind(first)
-        .fetch_all(self.reader())
-        .await?;
-        Ok(rows::each(self.reader(), found))
+        .bind((project.uid.as_str(), first));
+        rows::all::<DayUsage>(self.reader(), found).await
     }
 
     /// Requests of a project admitted in a minute, by its number since the epoch.
-    pub(crate) async fn usage_of_minute(&self, project: &ProjectRef, minute: i64) -> Result<i64, StoreError> {
+    pub(crate) async fn usage_of_minute(&self, project: &ProjectRef, minute: i64) -> Result<i64> {
         let sum: Option<i64> = query_scalar(
             "SELECT CAST(SUM(CASE WHEN in_minute BETWEEN 0 AND 1000000000000000 THEN in_minute ELSE 0 END) AS BIGINT)
              FROM usage_days WHERE project = $1 AND day = $2 AND minute = $3",
         )
-        .bind(project.uid.as_str())
-        .bind(minute.div_euclid(1_440))
-        .bind(minute)
+        .bind((project.uid.as_str(), minute.div_euclid(1_440), minute))
         .fetch_one(self.reader())
         .await?;
         Ok(sum.unwrap_or(0))

@@ -5,11 +5,11 @@ mod due;
 mod outbox;
 mod taken;
 
-use chassis::sql::{Connection, Found, Pool, RowKey, query, query_as, query_scalar};
+use chassis::sql::{Connection, Pool, RowKey, query, query_as, query_scalar};
 use contract::time::UnixMillis;
 
 use super::rows::{self, Columns, Stored, Table};
-use super::{Store, StoreError, kept, page_of, to_json, with_project};
+use super::{Result, Store, kept, page_of, to_json, with_project};
 use crate::project::ProjectRef;
 use crate::webhook::{EndpointRecord, Wanted};
 
@@ -79,29 +79,24 @@ impl Store {
         project: &ProjectRef,
         after: &(i64, String),
         limit: i64,
-    ) -> Result<Vec<EndpointRecord>, StoreError> {
-        let rows: Vec<Found<Row>> = self.page(page_of!("webhook_endpoints"), project, after, limit).await?;
-        Ok(rows::each(self.reader(), rows))
+    ) -> Result<Vec<EndpointRecord>> {
+        let page = query_as(page_of!("webhook_endpoints")).bind((project.uid.as_str(), after.0, &after.1, limit));
+        rows::all::<Row>(self.reader(), page).await
     }
 
     /// The project's endpoint with this id.
-    pub(crate) async fn find_webhook(
-        &self,
-        project: &ProjectRef,
-        id: &str,
-    ) -> Result<Option<EndpointRecord>, StoreError> {
+    pub(crate) async fn find_webhook(&self, project: &ProjectRef, id: &str) -> Result<Option<EndpointRecord>> {
         find_in(self.reader(), project, id).await
     }
 
     /// The endpoint with this id, whosever it is.
-    pub(crate) async fn webhook(&self, id: &str) -> Result<Option<EndpointRecord>, StoreError> {
-        let row: Option<Found<Row>> =
-            query_as(with_project!("webhook_endpoints WHERE id = $1")).bind(id).fetch_optional(self.reader()).await?;
-        rows::one(self.reader(), row)
+    pub(crate) async fn webhook(&self, id: &str) -> Result<Option<EndpointRecord>> {
+        let row = query_as(with_project!("webhook_endpoints WHERE id = $1")).bind(id);
+        rows::one::<Row>(self.reader(), row).await
     }
 }
 
-async fn find_in(pool: &Pool, project: &ProjectRef, id: &str) -> Result<Option<EndpointRecord>, StoreError> {
+async fn find_in(pool: &Pool, project: &ProjectRef, id: &str) -> Result<Option<EndpointRecord>> {
     find_webhook(&mut pool.acquire().await?, project, id).await
 }
 
@@ -110,17 +105,14 @@ pub(crate) async fn find_webhook(
     connection: &mut Connection,
     project: &ProjectRef,
     id: &str,
-) -> Result<Option<EndpointRecord>, StoreError> {
-    let row: Option<Found<Row>> = query_as(with_project!("webhook_endpoints WHERE project = $1 AND id = $2"))
-        .bind(project.uid.as_str())
-        .bind(id)
-        .fetch_optional(&mut *connection)
-        .await?;
-    rows::one(connection, row)
+) -> Result<Option<EndpointRecord>> {
+    let row =
+        query_as(with_project!("webhook_endpoints WHERE project = $1 AND id = $2")).bind((project.uid.as_str(), id));
+    rows::one::<Row>(connection, row).await
 }
 
 /// How many endpoints the project has.
-pub(crate) async fn count_webhooks(connection: &mut Connection, project: &ProjectRef) -> Result<u64, StoreError> {
+pub(crate) async fn count_webhooks(connection: &mut Connection, project: &ProjectRef) -> Result<u64> {
     let count: i64 = query_scalar("SELECT COUNT(*) FROM webhook_endpoints WHERE project = $1")
         .bind(project.uid.as_str())
         .fetch_one(connection)
@@ -132,7 +124,7 @@ pub(crate) async fn count_webhooks(connection: &mut Connection, project: &Projec
 ///
 /// # Errors
 /// Also when its row could not be read: what is in it would be lost.
-pub(crate) async fn save_webhook(connection: &mut Connection, endpoint: &EndpointRecord) -> Result<(), StoreError> {
+pub(crate) async fn save_webhook(connection: &mut Connection, endpoint: &EndpointRecord) -> Result<()> {
     if let Some(column) = endpoint.unreadable {
         let key = rows::key(Table::WebhookEndpoints, &endpoint.id, endpoint.project.uid.as_str());
         return Err(rows::unreadable(&key, column));
@@ -154,15 +146,14 @@ pub(crate) async fn save_webhook(connection: &mut Connection, endpoint: &Endpoin
         ("created_at", endpoint.created_at.0.into()),
         ("updated_at", endpoint.updated_at.0.into()),
     ];
-    rows::upsert(Table::WebhookEndpoints, &["id"], &["project", "created_at"], values).execute(connection).await?;
-    Ok(())
+    rows::upsert(Table::WebhookEndpoints, &["id"], &["project", "created_at"], values).run(connection).await
 }
 
 /// Deletes an endpoint with its deliveries.
-pub(crate) async fn delete_webhook(connection: &mut Connection, endpoint: &EndpointRecord) -> Result<(), StoreError> {
+pub(crate) async fn delete_webhook(connection: &mut Connection, endpoint: &EndpointRecord) -> Result<()> {
     let id = endpoint.id.as_str();
-    rows::forget(connection, &rows::key(Table::WebhookEndpoints, id, endpoint.project.uid.as_str()));
-    rows::forget_all(connection, Table::WebhookDeliveries, id);
+    connection.unreadable().forget(&rows::key(Table::WebhookEndpoints, id, endpoint.project.uid.as_str()));
+    rows::forget_all(connection.unreadable(), Table::WebhookDeliveries, id);
     query("DELETE FROM webhook_endpoints WHERE id = $1").bind(id).execute(&mut *connection).await?;
     for owner in address::counted(id) {
         kept::forget(connection, &owner).await?;

@@ -11,7 +11,7 @@ use contract::time::UnixMillis;
 pub(crate) use domains_api::types::What;
 
 use super::rows::{self, Columns, Stored, Table};
-use super::{Store, StoreError, Write};
+use super::{Result, Store, Write};
 use crate::project::ProjectRef;
 
 /// Maximum of withdrawals on record per project. Beyond it the oldest are deleted: a gateway that has applied a later
@@ -81,52 +81,37 @@ fn column(revision: Revision) -> i64 {
 
 impl Write {
     /// Records a withdrawal by the changes so far.
-    pub(crate) async fn withdrawn(&mut self, what: What, which: &str, project: &ProjectRef) -> Result<(), StoreError> {
+    pub(crate) async fn withdrawn(&mut self, what: What, which: &str, project: &ProjectRef) -> Result<()> {
         let (revision, now) = (self.revision(), self.now());
         query(
             "INSERT INTO withdrawals (what, which, project, project_name, revision, since)
              VALUES ($1, $2, $3, $4, $5, $6)
              ON CONFLICT (project, what, which) DO UPDATE SET revision = excluded.revision, since = excluded.since",
         )
-        .bind(what.as_str())
-        .bind(which)
-        .bind(project.uid.as_str())
-        .bind(project.name.as_str())
-        .bind(column(revision))
-        .bind(now.0)
+        .bind((what.as_str(), which, project.uid.as_str(), project.name.as_str(), column(revision), now.0))
         .execute(self.connection())
         .await?;
         query(
             "DELETE FROM withdrawals WHERE project = $1 AND revision <=
              (SELECT revision FROM withdrawals WHERE project = $1 ORDER BY revision DESC LIMIT 1 OFFSET $2)",
         )
-        .bind(project.uid.as_str())
-        .bind(WITHDRAWALS_OF_ONE_MAX)
-        .execute(self.connection())
-        .await?;
-        Ok(())
+        .bind((project.uid.as_str(), WITHDRAWALS_OF_ONE_MAX))
+        .run(self.connection())
+        .await
     }
 
     /// Deletes a withdrawal, because the entity is served again.
-    pub(crate) async fn forget_withdrawal(
-        &mut self,
-        what: What,
-        which: &str,
-        project: &ProjectRef,
-    ) -> Result<(), StoreError> {
+    pub(crate) async fn forget_withdrawal(&mut self, what: What, which: &str, project: &ProjectRef) -> Result<()> {
         query("DELETE FROM withdrawals WHERE project = $1 AND what = $2 AND which = $3")
-            .bind(project.uid.as_str())
-            .bind(what.as_str())
-            .bind(which)
-            .execute(self.connection())
-            .await?;
-        Ok(())
+            .bind((project.uid.as_str(), what.as_str(), which))
+            .run(self.connection())
+            .await
     }
 }
 
 impl Store {
     /// The withdrawals that wait, by kind.
-    pub(crate) async fn count_withdrawals(&self) -> Result<Vec<WaitingCount>, StoreError> {
+    pub(crate) async fn count_withdrawals(&self) -> Result<Vec<WaitingCount>> {
         let found = query_as("SELECT what, COUNT(*), MIN(since) FROM withdrawals GROUP BY what");
         let rows: Vec<Found<(String, i64, i64)>> = found.fetch_all(self.reader()).await?;
         let count = |found: Found<(String, i64, i64)>| {
@@ -137,30 +122,27 @@ impl Store {
     }
 
     /// Up to `limit` withdrawals that wait, the oldest first.
-    pub(crate) async fn withdrawals(&self, limit: i64) -> Result<Vec<Withdrawal>, StoreError> {
+    pub(crate) async fn withdrawals(&self, limit: i64) -> Result<Vec<Withdrawal>> {
         let found = query_as("SELECT * FROM withdrawals ORDER BY revision, what, which LIMIT $1");
-        let found: Vec<Found<Row>> = found.bind(limit).fetch_all(self.reader()).await?;
-        Ok(rows::each(self.reader(), found))
+        rows::all::<Row>(self.reader(), found.bind(limit)).await
     }
 
     /// The withdrawals of a project that wait, the oldest first.
-    pub(crate) async fn withdrawals_of(&self, project: &ProjectUid) -> Result<Vec<Withdrawal>, StoreError> {
+    pub(crate) async fn withdrawals_of(&self, project: &ProjectUid) -> Result<Vec<Withdrawal>> {
         let found = query_as("SELECT * FROM withdrawals WHERE project = $1 ORDER BY revision, what, which LIMIT $2");
-        let found: Vec<Found<Row>> = found.bind(project.as_str()).bind(ROWS_MAX).fetch_all(self.reader()).await?;
-        Ok(rows::each(self.reader(), found))
+        rows::all::<Row>(self.reader(), found.bind((project.as_str(), ROWS_MAX))).await
     }
 
     /// The removal of a project of this name that waits, the newest if there are several.
-    pub(crate) async fn project_removal(&self, name: &str) -> Result<Option<Withdrawal>, StoreError> {
+    pub(crate) async fn project_removal(&self, name: &str) -> Result<Option<Withdrawal>> {
         let found = query_as(
             "SELECT * FROM withdrawals WHERE what = 'project' AND project_name = $1 ORDER BY revision DESC LIMIT 1",
         );
-        let row: Option<Found<Row>> = found.bind(name).fetch_optional(self.reader()).await?;
-        rows::one(self.reader(), row)
+        rows::one::<Row>(self.reader(), found.bind(name)).await
     }
 
     /// The revision of the oldest withdrawal that waits.
-    pub(crate) async fn oldest_withdrawal(&self) -> Result<Option<Revision>, StoreError> {
+    pub(crate) async fn oldest_withdrawal(&self) -> Result<Option<Revision>> {
         // Numbers sort before other values, so an unreadable row hides no other.
         let found = query_as(
             "SELECT revision FROM
@@ -173,18 +155,18 @@ impl Store {
 }
 
 /// Deletes the withdrawals up to `revision`, which every process has applied.
-pub(crate) async fn end(connection: &mut Connection, revision: Revision) -> Result<Vec<Withdrawal>, StoreError> {
+pub(crate) async fn end(connection: &mut Connection, revision: Revision) -> Result<Vec<Withdrawal>> {
     let ended = query_as("DELETE FROM withdrawals WHERE revision <= $1 RETURNING *");
     let ended: Vec<Found<Row>> = ended.bind(column(revision)).fetch_all(&mut *connection).await?;
     // A row that cannot be read is over as well.
     for found in &ended {
-        rows::forget(connection, &found.row.key());
+        connection.unreadable().forget(&found.row.key());
     }
     Ok(ended.into_iter().filter_map(|found| found.row.read(&mut Columns::default())).collect())
 }
 
 /// Deletes the domains with a removal up to `revision`; returns their names.
-pub(crate) async fn end_removals(connection: &mut Connection, revision: Revision) -> Result<Vec<Hostname>, StoreError> {
+pub(crate) async fn end_removals(connection: &mut Connection, revision: Revision) -> Result<Vec<Hostname>> {
     let ended: Vec<Found<(String,)>> = query_as("DELETE FROM domains WHERE removal <= $1 RETURNING name")
         .bind(column(revision))
         .fetch_all(connection)

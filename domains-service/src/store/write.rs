@@ -9,7 +9,7 @@ use contract::time::UnixMillis;
 
 use super::log::counters::{COUNTER_MAX, Counters};
 use super::rows::{self, Table};
-use super::{Commits, StoreError, log, notices, set_setting, to_json};
+use super::{Commits, Result, log, notices, set_setting, to_json};
 
 /// A writing transaction. Dropping it without [`Write::commit`] rolls it back.
 pub(crate) struct Write {
@@ -37,7 +37,7 @@ pub(super) struct Done {
 }
 
 impl Write {
-    pub(super) async fn begin(pool: &Pool, now: UnixMillis, commits: Arc<Commits>) -> Result<Self, StoreError> {
+    pub(super) async fn begin(pool: &Pool, now: UnixMillis, commits: Arc<Commits>) -> Result<Self> {
         let (mut transaction, mut counters) = lock(pool).await?;
         if counters.are_damaged {
             let is_incomplete = counters.repair(&mut transaction).await?;
@@ -84,18 +84,17 @@ impl Write {
     }
 
     /// Publishes an entity, unless the edge has exactly this form already.
-    pub(crate) async fn put(&mut self, entity: Entity) -> Result<(), StoreError> {
+    pub(crate) async fn put(&mut self, entity: Entity) -> Result<()> {
         let (kind, name) = kind_and_name(&entity.name());
         let body = to_json(&entity);
         let known: Option<Found<(String,)>> = query_as("SELECT body FROM entities WHERE kind = $1 AND name = $2")
-            .bind(kind)
-            .bind(&name)
+            .bind((kind, &name))
             .fetch_optional(&mut self.transaction)
             .await?;
         if known.is_some_and(|known| known.bad.is_none() && known.row.0 == body) {
             return Ok(());
         }
-        rows::forget(&self.transaction, &rows::key(Table::Entities, &name, kind));
+        self.transaction.unreadable().forget(&rows::key(Table::Entities, &name, kind));
         let seal = seal_of(&entity);
         let values = [("kind", kind.into()), ("name", (&name).into()), ("body", (&body).into()), ("seal", seal.into())];
         rows::upsert(Table::Entities, &["kind", "name"], &[], values).execute(&mut self.transaction).await?;
@@ -103,12 +102,11 @@ impl Write {
     }
 
     /// Withdraws an entity, unless the edge does not have it.
-    pub(crate) async fn remove(&mut self, name: EntityName) -> Result<(), StoreError> {
+    pub(crate) async fn remove(&mut self, name: EntityName) -> Result<()> {
         let (kind, text) = kind_and_name(&name);
-        rows::forget(&self.transaction, &rows::key(Table::Entities, &text, kind));
+        self.transaction.unreadable().forget(&rows::key(Table::Entities, &text, kind));
         let gone = query("DELETE FROM entities WHERE kind = $1 AND name = $2")
-            .bind(kind)
-            .bind(&text)
+            .bind((kind, &text))
             .execute(&mut self.transaction)
             .await?;
         if gone.rows_affected() == 0 {
@@ -118,7 +116,7 @@ impl Write {
     }
 
     /// The tokens of the challenges that are published for the name.
-    pub(crate) async fn challenge_tokens(&mut self, name: &Hostname) -> Result<Vec<String>, StoreError> {
+    pub(crate) async fn challenge_tokens(&mut self, name: &Hostname) -> Result<Vec<String>> {
         let bodies: Vec<Found<(String,)>> =
             query_as("SELECT body FROM entities WHERE kind = 'challenge'").fetch_all(&mut self.transaction).await?;
         let challenges = bodies.iter().filter_map(|found| match serde_json::from_str::<Entity>(&found.row.0) {
@@ -128,48 +126,43 @@ impl Write {
         Ok(challenges.collect())
     }
 
-    async fn append(&mut self, effect: &Effect) -> Result<(), StoreError> {
+    async fn append(&mut self, effect: &Effect) -> Result<()> {
         self.current += 1;
         self.log(&to_json(effect)).await
     }
 
     /// Writes the row of the newest revision. A row that already has the number is damaged: the number was not given
     /// out before.
-    async fn log(&mut self, effect: &str) -> Result<(), StoreError> {
+    async fn log(&mut self, effect: &str) -> Result<()> {
         query(
             "INSERT INTO changes (revision, effect, at_ms, mark) VALUES ($1, $2, $3, $4)
              ON CONFLICT (revision) DO UPDATE SET effect = excluded.effect, at_ms = excluded.at_ms, mark = excluded.mark",
         )
-        .bind(self.current)
-        .bind(effect)
-        .bind(self.now.0)
-        .bind(log::random_mark()?)
-        .execute(&mut self.transaction)
-        .await?;
-        Ok(())
+        .bind((self.current, effect, self.now.0, log::random_mark()?))
+        .run(&mut self.transaction).await
     }
 
     /// Continues the revisions above all that this database, or the one that it replaces and that reached `lost`, ever
     /// gave out. Every follower gets a snapshot. The marks stay: they show which databases this one continues.
-    pub(crate) async fn replace_earlier(&mut self, lost: i64) -> Result<(), StoreError> {
+    pub(crate) async fn replace_earlier(&mut self, lost: i64) -> Result<()> {
         self.current = self.current.max(lost.min(COUNTER_MAX)).max(self.now.0).saturating_add(REVISIONS_AHEAD);
         set_setting(log::REPLACED_BELOW, &self.current.to_string()).execute(&mut self.transaction).await?;
         self.forget_effects().await
     }
 
     /// Writes the row of a new database's first revision.
-    pub(super) async fn mark_the_first(&mut self) -> Result<(), StoreError> {
+    pub(super) async fn mark_the_first(&mut self) -> Result<()> {
         self.log("").await
     }
 
     /// Gives out a revision that followers reach only by a snapshot: the log may lack a change that entities contain.
-    pub(crate) async fn resend(&mut self) -> Result<(), StoreError> {
+    pub(crate) async fn resend(&mut self) -> Result<()> {
         self.current += 1;
         self.forget_effects().await
     }
 
     /// Makes every follower below the newest revision take a snapshot, and writes the row of that revision.
-    async fn forget_effects(&mut self) -> Result<(), StoreError> {
+    async fn forget_effects(&mut self) -> Result<()> {
         query("UPDATE changes SET effect = '' WHERE effect <> ''").execute(&mut self.transaction).await?;
         query("UPDATE revision_counter SET oldest = $1 WHERE id = 1")
             .bind(self.current)
@@ -180,7 +173,7 @@ impl Write {
 
     /// Commits records, log and snapshot, and wakes followers. Returns the revision that contains the whole
     /// transaction.
-    pub(crate) async fn commit(mut self) -> Result<Revision, StoreError> {
+    pub(crate) async fn commit(mut self) -> Result<Revision> {
         if self.current != self.committed {
             query("UPDATE revision_counter SET current = $1 WHERE id = 1")
                 .bind(self.current)
@@ -201,7 +194,7 @@ impl Write {
 }
 
 /// Begins a transaction, takes the writers' lock, and reads the counters.
-async fn lock(pool: &Pool) -> Result<(Connection, Counters), StoreError> {
+async fn lock(pool: &Pool) -> Result<(Connection, Counters)> {
     let mut transaction = pool.begin(Begin::Write).await?;
     // Takes the lock before any read.
     query("UPDATE revision_counter SET current = current WHERE id = 1").execute(&mut transaction).await?;

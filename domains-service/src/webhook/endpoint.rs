@@ -94,7 +94,7 @@ impl EndpointRecord {
     }
 }
 
-/// A fresh secret for the endpoint `id`, and how it rests.
+/// A new secret for the endpoint `id`, and its stored form.
 pub(crate) fn generate_secret(sealing: &SealingKey, id: &str) -> anyhow::Result<(SigningSecret, String)> {
     let secret = SigningSecret::generate()?;
     let sealed = sealing.seal(secret.reveal(), &place(id))?;

@@ -37,7 +37,7 @@ pub(crate) fn compose_order(project: &ProjectRef, event: &OrderEvent) -> String 
     .to_string()
 }
 
-/// The body of a test message, by which an owner tries the receiver.
+/// The body of a test message, with which an owner tests the receiver.
 pub(crate) fn compose_test(project: &ProjectRef, webhook: &str, at: UnixMillis) -> String {
     json!({
         "type": TEST,

@@ -10,9 +10,9 @@ use crate::world::Platform;
 
 use Scope::{DomainsRead, DomainsWrite, KeysWrite, OrdersRead, OrdersWrite};
 
-/// The scopes that an operation needs: those of its noun, and more where the request names what is behind another scope.
-/// The webhook has order events, and the key in the path may write domains. It is said here again, so that an operation
-/// that declares another scope fails.
+/// The scopes that an operation needs: those of its noun, and more where the request names what is behind another
+/// scope. The webhook has order events, and the key in the path may write domains. It is said here again, so that an
+/// operation that declares another scope fails.
 fn needed(method: &str, path: &str) -> Vec<Scope> {
     let reads = method == "GET";
     let Some(rest) = path.strip_prefix("/v1/projects/{project}/") else { return Vec::new() };
@@ -108,8 +108,8 @@ async fn every_operation_needs_exactly_its_scopes() {
             );
         }
     }
-    // With exactly these scopes it succeeds. A test message makes the delivery that is repeated. Removals come last, so that
-    // every record still exists.
+    // With exactly these scopes it succeeds. A test message makes the delivery that is repeated. Removals come last, so
+    // that every record still exists.
     operations.sort_by_key(|(_, path)| path.ends_with("/repeat"));
     let (removals, others): (Vec<_>, Vec<_>) = operations.iter().partition(|(method, _)| method == "DELETE");
     for (method, path) in others.into_iter().chain(removals.into_iter().rev()) {

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use crate::stores;
 use crate::world::{Answer, Bend, Platform, eventually};
 
-/// A project with two active names, of which one is the primary one, and a gateway that has applied all of it and falls silent.
+/// A project with two active names, of which one is the primary one, and a gateway that has applied all of it and falls
+/// silent.
 async fn with_a_silent_gateway() -> Platform {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;

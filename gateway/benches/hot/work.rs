@@ -21,7 +21,7 @@ use quota::Quota;
 use quota::settings::QuotaSettings;
 use quota::store::memory::MemoryStore;
 
-/// What a browser sends for a small resource.
+/// A browser's request for a small resource.
 const HEAD: &[u8] = b"GET /v1/store/orders?status=shipped HTTP/1.1\r\n\
 Host: demo-pro.tollhouse.localhost:8443\r\n\
 User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n\
@@ -31,7 +31,7 @@ Accept-Language: en-GB,en;q=0.5\r\n\
 Authorization: Bearer th_live_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKL\r\n\
 \r\n";
 
-/// What a service answers.
+/// A service's response.
 const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\n\
 Content-Type: application/json\r\n\
 Content-Length: 1024\r\n\

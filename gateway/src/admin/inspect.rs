@@ -208,23 +208,23 @@ pub(super) fn why_host(
         why.push("No certificate covers it: handshakes for it are refused.".to_owned());
     }
     if let Some(redirect) = &site.redirect {
-        why.push(format!("It is not the primary domain: visitors are led to {}.", redirect.to));
+        why.push(format!("It is not the primary domain: visitors are redirected to {}.", redirect.to));
     }
     if project.is_some_and(|project| project.suspended) {
         why.push("Its project is suspended: 403 project_suspended.".to_owned());
     }
     let figure = |name: &str| upstream.and_then(|upstream| upstream.get(name)?.as_u64()).unwrap_or(0);
     if figure("endpoints") == 0 {
-        why.push("Its service has no address on this gateway: 503 upstream_unknown.".to_owned());
+        why.push("Its upstream is not configured on this gateway: 503 upstream_unknown.".to_owned());
     } else if figure("up") == 0 {
         let because = upstream.and_then(|upstream| upstream.get("failing_because")?.as_str());
         why.push(match because {
-            Some(because) => format!("No address of its service took a connection the last time: {because}."),
-            None => "No address of its service answered the last time: 502 upstream_unreachable.".to_owned(),
+            Some(because) => format!("All addresses of its upstream refused the last connection: {because}."),
+            None => "All addresses of its upstream failed the last request: 502 upstream_unreachable.".to_owned(),
         });
     }
     if upstream.and_then(|upstream| upstream.get("insecure")?.as_bool()) == Some(true) {
-        why.push("INSECURE: the certificate of its service is not verified (tls.insecure).".to_owned());
+        why.push("INSECURE: the certificate of its upstream is not verified (tls.insecure).".to_owned());
     }
     if why.is_empty() {
         why.push("Requests are served.".to_owned());
@@ -247,7 +247,7 @@ async fn drain(State(view): State<View>) -> Json<Value> {
     view.live.health.drain();
     view.gateway.telemetry.draining.set(1);
     view.live.connections.announce_drain();
-    view.gateway.telemetry.recent.changes.record("drain", "taken out of rotation by an operator");
+    view.gateway.telemetry.recent.changes.record("drain", "an operator took this gateway out of rotation");
     tracing::info!("an operator took this gateway out of rotation");
     Json(json!({ "node": view.live.node, "draining": true, "connections": view.live.connections.live() }))
 }
@@ -259,7 +259,7 @@ async fn resume(State(view): State<View>) -> Response {
     view.live.connections.revoke_drain();
     view.gateway.telemetry.draining.set(0);
     view.live.health.resume();
-    view.gateway.telemetry.recent.changes.record("drain", "put back into rotation by an operator");
+    view.gateway.telemetry.recent.changes.record("drain", "an operator put this gateway back into rotation");
     tracing::info!("an operator put this gateway back into rotation");
     Json(json!({ "node": view.live.node, "draining": false, "connections": view.live.connections.live() }))
         .into_response()

@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_that_is_sent_neither_may_be_anywhere() {
+    fn an_upstream_without_keys_and_identities_may_be_at_any_address() {
         for text in ["[upstreams.shop]\n", "[upstreams.orders]\nidentity = \"none\"\n"] {
             let text = format!("{text}endpoints = [\"shop:1\"]\n");
             assert!(read(&text).is_ok(), "{text}");

@@ -75,7 +75,7 @@ pub(crate) trait Downstream: Send {
     /// Ends the response, with these trailers if the client accepts trailers.
     fn end(&mut self, trailers: Option<HeaderMap>) -> impl Future<Output = pingora::Result<()>> + Send;
 
-    /// The response breaks off: sends what was written, so that the client gets it before it learns that.
+    /// The response ends early: sends the written bytes first, so that the client gets them before the error.
     fn break_off(&mut self) -> impl Future<Output = ()> + Send;
 
     /// Sends a complete response of the gateway.

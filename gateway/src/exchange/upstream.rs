@@ -122,8 +122,8 @@ impl UpstreamCall {
         }
     }
 
-    /// The upstream has switched protocols: from here on both sides send bytes of their own, for an unlimited time, with
-    /// silence of at most `idle_timeout`.
+    /// The upstream has switched protocols: from here on both sides send bytes of their own, for an unlimited time,
+    /// with silence of at most `idle_timeout`.
     pub(super) fn switch(&mut self, request_body: &mut RequestBody, idle_timeout: Duration) {
         request_body.switch();
         self.wait_limits = WaitLimits::new(idle_timeout, None);

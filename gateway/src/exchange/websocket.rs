@@ -1,9 +1,9 @@
 //! WebSockets: the handshake over HTTP/2 (RFC 8441), and the end of a WebSocket when the gateway stops.
 //!
-//! Over HTTP/1.1 a handshake is a GET with `Upgrade: websocket`; client and upstream check each other's key. Over HTTP/2
-//! it is a CONNECT with `:protocol`, without keys, and status 200 accepts it. The request is forwarded as a GET, so the
-//! gateway sends a key of its own and checks the answer: otherwise a response that merely looks like a WebSocket would
-//! be one to the client.
+//! Over HTTP/1.1 a handshake is a GET with `Upgrade: websocket`; client and upstream check each other's key. Over
+//! HTTP/2 it is a CONNECT with `:protocol`, without keys, and status 200 accepts it. The request is forwarded as a GET,
+//! so the gateway sends a key of its own and checks the answer: otherwise a response that merely looks like a WebSocket
+//! would be one to the client.
 //!
 //! Bytes are forwarded unchanged. Their frames are followed only to know where one ends, so that a stopping gateway can
 //! send Close frames with status 1001 between two others.
@@ -12,7 +12,7 @@ mod frames;
 
 use std::borrow::Cow;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use aws_lc_rs::digest;
 use base64::Engine as _;
@@ -22,13 +22,14 @@ use chassis::random;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use pingora::{Error, ErrorType};
 use tokio::time::Instant;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
+use tokio_util::sync::WaitForCancellationFuture;
 
 use self::frames::Frames;
 use super::Exchange;
 use super::downstream::Downstream;
 use super::upstream::{RequestBody, UpstreamCall};
 use contract::rejection::Rejection;
+use listener::Connection;
 
 /// The key of the client, and the answer that proves that a server has read it.
 pub(crate) static KEY: HeaderName = HeaderName::from_static("sec-websocket-key");
@@ -82,8 +83,8 @@ impl Handshake {
     }
 }
 
-/// Makes a CONNECT of a GET for a WebSocket, for an upstream that speaks HTTP/2. Returns the answer to the client's key;
-/// `None` without a key: the request stays as it is.
+/// Makes a CONNECT of a GET for a WebSocket, for an upstream that speaks HTTP/2. Returns the answer to the client's
+/// key; `None` without a key: the request stays as it is.
 pub(super) fn connect(request: &mut http::Request<()>) -> Option<HeaderValue> {
     let accept = request.headers().get(&KEY).and_then(accept)?;
     request.headers_mut().remove(&KEY);
@@ -116,7 +117,7 @@ impl Exchange<'_> {
         self.status = StatusCode::SWITCHING_PROTOCOLS.as_u16();
         let idle_timeout = self.facts.upstream.forwarded_to().map(|upstream| upstream.settings.websockets.idle_timeout);
         call.switch(&mut request_body, idle_timeout.unwrap_or_default());
-        let mut client = WebSocketClient::new(client, self.connection.websockets_end());
+        let mut client = WebSocketClient::new(client, self.connection);
         let relayed = call.relay(&mut request_body, &mut client, || Ok(()), &mut self.body_bytes).await;
         if let Err(error) = relayed {
             self.facts.upstream.reason = call.reason(&error);
@@ -129,8 +130,10 @@ impl Exchange<'_> {
 /// The client of a WebSocket, after the handshake over either version.
 pub(super) struct WebSocketClient<'a, D> {
     client: &'a mut D,
-    /// Ready when the gateway stops.
+    connection: &'a Connection,
+    /// Ready when the gateway stops; the waker that it has.
     stops: Pin<Box<WaitForCancellationFuture<'a>>>,
+    waker: Option<Waker>,
     has_stopped: bool,
     /// The place in the bytes for the client, and the number of those that are not written yet.
     sent: Frames,
@@ -154,10 +157,12 @@ enum Closing {
 }
 
 impl<'a, D: Downstream> WebSocketClient<'a, D> {
-    pub(super) fn new(client: &'a mut D, stops: &'a CancellationToken) -> Self {
+    pub(super) fn new(client: &'a mut D, connection: &'a Connection) -> Self {
         Self {
             client,
-            stops: Box::pin(stops.cancelled()),
+            connection,
+            stops: Box::pin(connection.websockets_end().cancelled()),
+            waker: None,
             has_stopped: false,
             sent: Frames::default(),
             unwritten: 0,
@@ -167,17 +172,23 @@ impl<'a, D: Downstream> WebSocketClient<'a, D> {
         }
     }
 
-    /// Ready when the gateway stops.
+    /// Ready when the gateway stops. Several looks come with each message, and one at the token takes two locks: it is
+    /// asked again only for another waker, or when it is about to be cancelled.
     fn poll_stopped(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.has_stopped {
+            let is_known = self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+            if is_known && !self.connection.websockets_must_end() {
+                return Poll::Pending;
+            }
+            self.waker = Some(cx.waker().clone());
             ready!(self.stops.as_mut().poll(cx));
             self.has_stopped = true;
         }
         Poll::Ready(())
     }
 
-    /// Closes the WebSocket of a gateway that stops, if no frame is in progress towards the client. Ready with the bytes for
-    /// the upstream, then with none: the client's side has ended.
+    /// Closes the WebSocket of a gateway that stops, if no frame is in progress towards the client. Ready with the
+    /// bytes for the upstream, then with none: the client's side has ended.
     fn poll_close(&mut self, into: &mut BytesMut, cx: &mut Context<'_>) -> Poll<pingora::Result<usize>> {
         if self.state == Closing::No {
             if self.unwritten > 0 || !self.sent.is_between() {
@@ -274,7 +285,6 @@ impl<D: Downstream> Downstream for WebSocketClient<'_, D> {
                 return Poll::Ready(read);
             }
         }
-        // Only when the client sends nothing: the look costs more than a message.
         ready!(self.poll_stopped(cx));
         if let Poll::Ready(closed) = self.poll_close(into, cx) {
             return Poll::Ready(closed);

@@ -37,7 +37,8 @@ const fn share(plan: Option<Plan>) -> (u64, u32) {
 /// A project may have at most this many times the requests that may still begin.
 const PROJECT_TIMES: u32 = 7;
 
-/// Number of counters for projects. Projects with the same counter, by a hash that each process keys anew, share its limit.
+/// Number of counters for projects. Projects with the same counter, by a hash that each process keys anew, share its
+/// limit.
 const PROJECTS: usize = 1_024;
 
 /// Number of request counts: since the last check, since the one before, and an empty one for the next check.
@@ -82,8 +83,8 @@ impl Default for MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// Reserves memory for another request to a project with this plan, or to the platform's own hosts, that `payer` pays
-    /// for; `None` if recent requests may need all that is left for it, or the payer already has its share.
+    /// Reserves memory for another request to a project with this plan, or to the platform's own hosts, that `payer`
+    /// pays for; `None` if recent requests may need all that is left for it, or the payer already has its share.
     pub(crate) fn reserve(self: &Arc<Self>, plan: Option<Plan>, payer: Option<&ProjectUid>) -> Option<Reservation> {
         // A thread that sees a check's number also sees its empty count.
         let check = self.check.load(Ordering::Acquire);
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_of_one_project_leaves_memory_to_the_others_until_two_checks_have_seen_it() {
+    fn a_burst_of_one_project_leaves_memory_to_others_until_two_checks_have_measured_it() {
         let budget = budget_for(80);
         let project = |number: usize| format!("p{number}").parse::<ProjectUid>().unwrap();
         let count = |project: &ProjectUid| budget.secret.hash_one(project) % PROJECTS as u64;
@@ -222,7 +223,7 @@ mod tests {
         assert_eq!(begin(&loud).len(), 63, "a request that ends frees memory for its project");
         budget.record_check(80 * BYTES_OF_ONE);
         budget.record_check(80 * BYTES_OF_ONE);
-        assert_eq!(begin(&loud).len(), 70, "the system's figures speak for older requests");
+        assert_eq!(begin(&loud).len(), 70, "the system's figures include older requests only");
     }
 
     #[test]

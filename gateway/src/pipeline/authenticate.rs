@@ -16,8 +16,7 @@ use quota::allowance::QuotaOutcome;
 const NO_BEARER: &str = "Send the API key as: Authorization: Bearer <API_KEY>.";
 
 /// The message for a key with a missing part or a wrong letter.
-const NOT_WHOLE: &str =
-    "This is not a whole API key: it is cut short, or a letter is wrong. A key begins with th_live_ or th_test_.";
+const NOT_WHOLE: &str = "Incomplete or mistyped API key. Copy it again: it begins with th_live_ or th_test_.";
 
 impl Pipeline {
     /// Whether this needs no key. It costs nothing; the headers show the allowances of the address.

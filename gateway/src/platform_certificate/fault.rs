@@ -53,7 +53,7 @@ impl fmt::Display for CertificateFault {
         let file = self.file.display();
         match self.which {
             FaultyCertificate::Refused => write!(text, "{file} is refused, and the certificate in use stays")?,
-            FaultyCertificate::InUse => write!(text, "the platform's certificate in use is bad ({file})")?,
+            FaultyCertificate::InUse => write!(text, "the platform's certificate in use is faulty ({file})")?,
         }
         write!(text, ": {}: {}", self.kind, self.remedy())
     }

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trouble_outlives_traffic_and_both_are_bounded() {
+    fn failed_requests_are_kept_longer_than_others_and_both_are_bounded() {
         let requests = Requests::default();
         requests.keep("failed0", true, b"the failed one");
         for round in 0..WELL_MAX * 4 {

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn minutes_go_by_and_are_forgotten() {
+    fn old_minutes_are_dropped() {
         let top = Top::default();
         let at = |minute: u64| Duration::from_mins(minute);
         for minute in 0..3 {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heavy_name_stays_whatever_strangers_send_and_the_table_is_bounded() {
+    fn a_frequent_name_stays_in_the_bounded_table_despite_many_other_names() {
         let top = Top::default();
         for round in 0..20_000_u32 {
             top.count(By::Host, &format!("stranger-{round}"), &OK, Duration::ZERO);

@@ -182,7 +182,7 @@ fn call_metrics(registry: &Registry) -> anyhow::Result<CallMetrics> {
     let calls = metrics::counter_vec(
         registry,
         "edge_quota_store_calls_total",
-        "Calls to the quota store in another process, by result.",
+        "Calls to the quota store (Redis), by result.",
         &["result"],
     )?;
     for result in RESULTS {
@@ -191,7 +191,7 @@ fn call_metrics(registry: &Registry) -> anyhow::Result<CallMetrics> {
     let seconds = metrics::latency_vec(
         registry,
         "edge_quota_store_call_seconds",
-        "Time that calls to the quota store took which were answered.",
+        "Duration of answered calls to the quota store.",
         &[],
     )?;
     Ok(CallMetrics { calls, seconds: seconds.with_label_values(&[] as &[&str]) })

@@ -35,7 +35,7 @@ impl Hooks for EdgeHooks {
             pipeline.replica.site(sni).map(|_| covering)
         });
         if found.is_none() {
-            pipeline.replica.unserved.note(sni);
+            pipeline.replica.unserved.record(sni);
         }
         found
     }

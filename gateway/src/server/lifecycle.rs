@@ -118,7 +118,7 @@ impl DataPlane {
         let left = live.connections.in_flight();
         tracing::info!(requests_left = left, connections_left = live.connections.live(), "drained");
         live.connections.close_all();
-        // The receiver is gone only if pingora stopped by itself.
+        // The receiver is dropped only if pingora stopped itself.
         let _ = self.end.send(());
         let _ = tokio::time::timeout(Duration::from_secs(5), self.ended).await;
         finished.with_context(|| format!("{left} requests were still in progress when the drain ended"))

@@ -119,7 +119,7 @@ impl Parts {
         Ok(Arc::new(Gateway { pipeline, telemetry, clock }))
     }
 
-    /// What follows the control plane's changes, and closes the connections of names that are no longer served.
+    /// The tasks that follow the control plane's changes and close connections of names that are no longer served.
     pub(super) fn follower(&self, config: &Config, connections: Arc<Connections>) -> Follower {
         let (replica, telemetry, clock) = (self.replica.clone(), self.telemetry.clone(), self.fleet_clock.clone());
         let watcher = EdgeWatcher::new(replica, connections, telemetry, (clock, self.quota.clone()), &self.health);
@@ -155,7 +155,7 @@ fn platform_certificate(config: &Config) -> anyhow::Result<Option<Arc<PlatformCe
 
 /// Traces, if an exporter is configured.
 fn tracing(config: &Config, registry: &metrics::Registry) -> anyhow::Result<(Tracer, Option<Exporter>)> {
-    let help = "Spans of traces, by what became of them.";
+    let help = "Spans of traces, by result.";
     let spans = metrics::counter_vec(registry, "edge_trace_spans_total", help, &["result"])?;
     Tracer::new(&config.tracing, "gateway", &spans)
 }

@@ -39,12 +39,12 @@ impl ReloadMetrics {
             successful: metrics::gauge(
                 registry,
                 "edge_config_last_reload_successful",
-                "1 when the settings were good when they were last read, 0 when they were refused.",
+                "1 if the settings were valid when last read, 0 if refused.",
             )?,
             at: metrics::gauge(
                 registry,
                 "edge_config_last_reload_timestamp_seconds",
-                "When settings were last taken; 0 before any were since the start.",
+                "Last reload of settings; 0 before the first.",
             )?,
         };
         metrics.successful.set(1);
@@ -141,7 +141,7 @@ impl Reload {
     fn refuse(&self, reason: &str) {
         self.metrics.successful.set(0);
         *self.telemetry.settings_refused.lock() = Some(reason.to_owned());
-        self.remember(format!("refused: {reason}; the settings in force stay"));
+        self.remember(format!("refused: {reason}; keeping the present settings"));
     }
 
     fn remember(&self, words: String) {

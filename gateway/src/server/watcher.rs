@@ -78,7 +78,7 @@ impl Watcher for EdgeWatcher {
 
     fn replaced(&self) {
         self.show();
-        let words = format!("a snapshot replaced everything, revision {}", self.replica.revision());
+        let words = format!("a snapshot replaced the replica, revision {}", self.replica.revision());
         self.telemetry.recent.changes.record("replica", words);
         self.connections.close_where(|host| self.replica.site(host).is_none());
     }
@@ -94,11 +94,11 @@ impl Watcher for EdgeWatcher {
 
     fn served(&self) {
         self.show();
-        self.telemetry.recent.changes.record("control", "the control plane knows this gateway; it serves requests now");
+        self.telemetry.recent.changes.record("control", "the control plane registered this gateway; serving requests");
     }
 
     fn refused(&self, reason: &'static str) {
-        let words = format!("content of the change stream was refused ({reason}); the last good state stays");
+        let words = format!("refused content of the change stream ({reason}); keeping the last good state");
         self.telemetry.recent.changes.record("replica", words);
         self.telemetry.replica_refused(reason);
     }

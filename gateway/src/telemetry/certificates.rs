@@ -31,19 +31,19 @@ impl CertificateMetrics {
             expiry: metrics::gauge_vec(
                 registry,
                 "edge_certificate_soonest_expiry_timestamp_seconds",
-                "When the certificate in service that ends first ends; 0 while there is none.",
+                "Earliest end of a certificate in use; 0 without one.",
                 &["kind"],
             )?,
             left: metrics::fraction_gauge_vec(
                 registry,
                 "edge_certificate_lifetime_left_ratio",
-                "The part of its lifetime that the certificate which ends first has left; 1 while there is none.",
+                "Remaining part of that certificate's lifetime; 1 without one.",
                 &["kind"],
             )?,
             faults: metrics::gauge_vec(
                 registry,
                 "edge_platform_certificate_fault",
-                "1 while the platform's certificate in use is bad, or its files are refused, for this reason; else 0.",
+                "1 while the platform's certificate in use is faulty, or its new files are refused, for this reason.",
                 &["certificate", "reason"],
             )?,
         };

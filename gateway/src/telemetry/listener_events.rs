@@ -23,7 +23,7 @@ impl ListenerMetrics {
             handshakes: metrics::counter_vec(
                 registry,
                 "edge_tls_handshakes_total",
-                "TLS handshakes, by how they ended.",
+                "TLS handshakes, by outcome.",
                 &["outcome"],
             )?,
             handshake_seconds: metrics::latency_vec(
@@ -36,7 +36,7 @@ impl ListenerMetrics {
             events: metrics::counter_vec(
                 registry,
                 "edge_connection_events_total",
-                "What happened to client connections.",
+                "Events of client connections.",
                 &["event"],
             )?,
         };

@@ -34,7 +34,7 @@ impl OwnAnswers {
         let unwritten = metrics::counter(
             registry,
             "edge_log_unwritten_lines_total",
-            "Refusals and redirects without a line in the log, because there were too many.",
+            "Refusals and redirects without a log line, because there were too many.",
         )?;
         Ok(Self { unauthenticated: budget(), authenticated: budget(), unwritten })
     }

@@ -24,7 +24,7 @@ impl QuotaMetrics {
         let mode = metrics::gauge_vec(
             registry,
             "edge_quota_mode",
-            "1 for the way requests are being counted right now, 0 for the others.",
+            "1 for the present way of counting, 0 for the others.",
             &["mode"],
         )?;
         let decisions = Plan::ALL

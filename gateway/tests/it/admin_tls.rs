@@ -11,7 +11,7 @@ fn client(name: &str) -> reqwest::Client {
 }
 
 #[tokio::test]
-async fn the_admin_listener_shows_its_certificate_and_speaks_no_plain_text() {
+async fn the_admin_listener_presents_its_certificate_and_refuses_plain_text() {
     let place = tempfile::tempdir().unwrap();
     let (chain, key) = certificates::leaf(&["edge-0"]);
     let [chain_file, key_file] = ["admin.pem", "admin.key"].map(|name| place.path().join(name));

@@ -142,13 +142,13 @@ async fn a_revoked_key_is_refused_from_the_acknowledgement_on() {
 }
 
 #[tokio::test]
-async fn a_key_that_arrives_before_its_project_is_not_known_yet() {
+async fn a_key_that_arrives_before_its_project_is_unknown() {
     let world = World::start().await;
     let key = TestKey::new("young", 1);
     world.control.put(key.entity()).await;
     let site = crate::world::entities::site("young.tollhouse.localhost", "young");
     world.control.put(site).await;
-    // The site without its project is no site.
+    // A site without its project is not served.
     world.ask(Ask::get("young.tollhouse.localhost", ORDERS).key(&key.text)).await.refused(404, "unknown_host");
     let revision = world.control.publish(Effect::Put(Entity::Project(project("young", Plan::Free))));
     world.control.applied(revision).await;
@@ -203,7 +203,7 @@ async fn with_an_api_of_the_platform() -> World {
 }
 
 #[tokio::test]
-async fn a_key_of_a_project_that_is_not_here_or_has_an_heir_to_its_name_is_unknown() {
+async fn a_key_of_a_missing_project_or_of_one_whose_name_was_reused_is_unknown() {
     let world = with_an_api_of_the_platform().await;
     let young = TestKey::new("young", 1);
     world.control.put(young.entity()).await;

@@ -1,4 +1,5 @@
-//! Behind a load balancer that names its clients, by PROXY protocol or in a field: what they say counts only if the balancer is trusted.
+//! A load balancer names its clients by PROXY protocol or in a field. The gateway accepts that from trusted balancers
+//! only.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Semaphore;
 
-use crate::exchange::{REFUSAL, expected_fields, loose, told};
+use crate::exchange::{REFUSAL, expected_fields, forwarded_head, loose};
 use crate::world::client::{Ask, Client, Reply, status_of};
 use crate::world::upstream::{Act, response};
 use crate::world::{BLOG, DEMO, World, eventually, h2, within};
@@ -136,7 +136,7 @@ async fn over_h1(world: &World, case: &Case) -> Option<Reply> {
         client.send("more").await;
         assert_eq!(client.rest().await, b"");
     } else if reply.complete {
-        assert_eq!(client.ask(&Ask::get(BLOG, "/next")).await.status, 200, "{}: the connection goes on", case.what);
+        assert_eq!(client.ask(&Ask::get(BLOG, "/next")).await.status, 200, "{}: the connection stays open", case.what);
     }
     Some(reply)
 }
@@ -171,7 +171,7 @@ async fn over_h2(world: &World, case: &Case) -> Option<Reply> {
         _ => {}
     }
     let reply = within(h2::read(response)).await;
-    assert_eq!(client.ask(&Ask::get(BLOG, "/next")).await.status, 200, "{}: the connection goes on", case.what);
+    assert_eq!(client.ask(&Ask::get(BLOG, "/next")).await.status, 200, "{}: the connection stays open", case.what);
     Some(reply)
 }
 
@@ -207,7 +207,7 @@ async fn seen(world: &World, case: &Case, reply: Option<Reply>) -> Seen {
     let same =
         ["status", "code", "blame", "path", "method", "surface", "upstream", "attempts", "bytes_in", "bytes_out"];
     let told_log = same.iter().map(|name| ((*name).to_owned(), logged(&line, name))).collect();
-    let (first_line, mut fields) = told(&request.head);
+    let (first_line, mut fields) = forwarded_head(&request.head);
     fields.retain(|(name, _)| name != "x-forwarded-port");
     let lengths = request.head.get("content-length").map(str::to_owned);
     fields.push(("length".to_owned(), lengths.unwrap_or_default()));
@@ -325,6 +325,6 @@ async fn a_websocket_carries_megabytes_both_ways_at_once() {
     });
     let mut came = vec![0; sent.len()];
     within(reading.read_exact(&mut came)).await.unwrap();
-    assert!(came == sent, "what came back is what was sent");
+    assert!(came == sent, "the response body equals the request body");
     drop(sending.await.unwrap());
 }

@@ -170,10 +170,10 @@ impl Case {
         match (&self.instead, &self.or) {
             (Some(_), _) if kept => Err("the difference is gone"),
             (Some(instead), _) if !instead.is(seen, self.is_last()) => {
-                Err("neither what is demanded nor the difference")
+                Err("neither the required reaction nor the known difference")
             }
             (None, Some(or)) if !kept && !or.is(seen, false) => Err("neither of both"),
-            (None, None) if !kept => Err("not what is demanded"),
+            (None, None) if !kept => Err("not the required reaction"),
             _ => Ok(()),
         }
     }
@@ -272,7 +272,7 @@ async fn play(world: &World, asks: &Asks<'_>, case: &Case) -> (Seen, Result<(), 
         peer.until(|seen| case.settled(seen)).await;
         Ok(())
     };
-    let played = tokio::time::timeout(PATIENCE, playing).await.unwrap_or(Err("waited in vain"));
+    let played = tokio::time::timeout(PATIENCE, playing).await.unwrap_or(Err("timed out"));
     (peer.seen, played)
 }
 
@@ -297,7 +297,7 @@ impl<'a> Asks<'a> {
         [self.list(), block(fields)].concat()
     }
 
-    /// `listOrders` without a key: the gateway refuses it by itself.
+    /// `listOrders` without a key, which the gateway refuses.
     fn keyless(&self) -> Vec<u8> {
         let mut block = vec![0x82, 0x87, 0x01];
         block.extend(string(self.host.as_bytes()));

@@ -33,7 +33,7 @@ async fn a_wrong_file_type_anywhere_stops_no_start() {
         world.stopped().await.expect("a clean end");
     };
     stop(&mut world).await;
-    // The second directory replaces the first, which was moved aside.
+    // The second directory replaces the first, which was renamed.
     for kind in ["pipe", "endless device", "directory", "directory", "dangling link", "endless file"] {
         for file in FILES.into_iter().chain(FILES_OVER_REDIS) {
             put(kind, &world.data(file));

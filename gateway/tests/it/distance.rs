@@ -76,7 +76,7 @@ async fn an_upload_from_far_away_gets_a_larger_window() {
     }
     body.send_data(Bytes::new(), true).unwrap();
     assert_eq!(within(h2::read(response)).await.status, 200);
-    assert!(first.unwrap() <= 256 * 1024, "{first:?} bytes are for everybody");
+    assert!(first.unwrap() <= 256 * 1024, "{first:?} bytes would be too many for every client");
     assert!(largest >= ENOUGH, "{largest} bytes at once after {sent}");
     assert_eq!(world.blog.only_request().body.len(), sent);
 }

@@ -25,7 +25,7 @@ async fn logged(world: &World, reply: &Reply) -> Value {
 
 /// `line` with these fields as well, or with other values.
 fn with(mut line: Value, more: Value) -> Value {
-    let Value::Object(more) = more else { panic!("{more} is no object") };
+    let Value::Object(more) = more else { panic!("{more} is not an object") };
     line.as_object_mut().unwrap().extend(more);
     line
 }
@@ -34,7 +34,7 @@ fn with(mut line: Value, more: Value) -> Value {
 pub(crate) fn expected_fields(lines: &[&str]) -> Vec<(String, String)> {
     let lines = lines.iter().flat_map(|lines| lines.lines()).map(str::trim).filter(|line| !line.is_empty());
     let split = |line: &str| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let mut fields: Vec<_> = lines.map(|line| split(line).unwrap_or_else(|| panic!("{line:?} is no field"))).collect();
+    let mut fields: Vec<_> = lines.map(|line| split(line).unwrap_or_else(|| panic!("invalid: {line:?}"))).collect();
     fields.sort();
     fields
 }
@@ -95,8 +95,7 @@ fn refused(ask: Ask, status: u16, code: &str, message: &str, fields: &[&str], lo
 
 fn own_cases(world: &World) -> Vec<Own> {
     const MISSING: &str = "Send your API key: Authorization: Bearer <API_KEY>.";
-    const NO_KEY: &str =
-        "This is not a whole API key: it is cut short, or a letter is wrong. A key begins with th_live_ or th_test_.";
+    const NO_KEY: &str = "Incomplete or mistyped API key. Copy it again: it begins with th_live_ or th_test_.";
     const METHOD: &str = "The method is not allowed here; the Allow header lists those that are.";
     let key = |ask: Ask| ask.key(&world.key.text);
     let known = json!({ "quota_limit": 300, "quota_mode": "exact", "api_key_id": world.key.record.id.as_str() });
@@ -188,7 +187,7 @@ async fn the_gateways_own_answers_are_the_same_over_both_versions() {
 }
 
 /// The request as the upstream got it, without fields that differ between requests.
-pub(crate) fn told(head: &crate::world::wire::Head) -> (String, Vec<(String, String)>) {
+pub(crate) fn forwarded_head(head: &crate::world::wire::Head) -> (String, Vec<(String, String)>) {
     // Via names the client's version.
     let own = ["x-request-id", "traceparent", "tollhouse-identity-token", "content-length", "via"];
     let fields = head.fields.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone()));
@@ -310,7 +309,7 @@ async fn assert_expected(world: &World, upstream_h2: bool, case: &Case, what: &s
         case.log.clone(),
     );
     if upstream_h2 && expected.get("error").is_some() {
-        // A stream of HTTP/2 is reset, whatever is wrong with a response.
+        // A stream of HTTP/2 is reset for any fault of a response.
         expected["error"] = "Upstream H2Error".into();
     }
     let mut line = logged(world, reply).await;
@@ -351,7 +350,7 @@ async fn forwards(upstream_h2: bool) {
         }
         let requests = world.orders.requests();
         let [.., first, second] = requests.as_slice() else { panic!("{what}: {requests:?}") };
-        assert_eq!(told(&first.head), told(&second.head), "{what}");
+        assert_eq!(forwarded_head(&first.head), forwarded_head(&second.head), "{what}");
         // The upstream's version is its own (RFC 9110 section 6.2).
         assert!(expected.head.first_line.starts_with("HTTP/1.1 "), "{what}");
         if !expected.complete || expected.header("connection") == Some("close") {
@@ -437,7 +436,7 @@ async fn an_upstream_connection_serves_many_requests_until_it_dies() {
 
 /// The listener does not read a list as a request for a WebSocket, so the upstream is not asked to switch and must not.
 #[tokio::test]
-async fn a_switch_of_protocols_that_the_upstream_was_not_asked_for_is_502() {
+async fn an_unrequested_switch_of_protocols_is_502() {
     let world = World::start().await;
     let switched = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
     world.blog.next(Act::Answer(switched.as_bytes().to_vec()));

@@ -177,7 +177,7 @@ async fn one_project_leaves_permits_of_its_upstream_to_others() {
         world.orders.asked(number).await;
         waiting.push(client);
     }
-    // None of it is charged: shown figures never rise, but only admitted requests count in the end.
+    // Nothing is charged: shown figures never rise, but only admitted requests count in the end.
     let reply = world.ask(world.list()).await;
     assert_failed(&reply, 429, "too_many_in_progress", 292);
     let line = world.log.line_of(reply.request_id()).await;
@@ -225,7 +225,7 @@ async fn one_visitor_leaves_permits_of_a_site_to_others() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_is_not_configured_is_503_and_costs_nothing() {
+async fn an_unconfigured_upstream_is_503_and_costs_nothing() {
     let world = World::start().await;
     let lost = Project { upstream: "lost".parse().unwrap(), ..project("demo", Plan::Pro) };
     world.control.put(Entity::Project(lost)).await;
@@ -261,7 +261,7 @@ async fn with_one_of_two_addresses_dead_no_request_fails() {
         assert_eq!(client.ask(&world.list()).await.status, 200);
         let reply = client.ask(&Ask::new("DELETE", DEMO, "/v1/store/orders/1").key(&world.key.text)).await;
         assert_eq!(reply.status, 200);
-        // Now and then the dead one is tried again.
+        // The dead one is tried again periodically.
         world.clock.advance(Duration::from_millis(400));
     }
     assert_eq!(living.requests().len(), 40);
@@ -292,7 +292,7 @@ async fn silent_address() -> (SocketAddr, TcpListener, Vec<TcpStream>) {
 }
 
 #[tokio::test]
-async fn an_address_that_swallows_packets_does_not_hold_up_requests() {
+async fn an_address_that_drops_packets_does_not_delay_requests() {
     let (silent, _listener, _held) = silent_address().await;
     for upstreams_of_http2 in [false, true] {
         let upstream = if upstreams_of_http2 { Upstream::over_http2().await } else { Upstream::start().await };

@@ -220,7 +220,7 @@ impl Fleet {
     pub(super) async fn serves(&self, number: usize) {
         let node = &self.nodes[number];
         node.is_ready().await;
-        eventually("the gateway knows what is published", async || {
+        eventually("the gateway has applied all changes", async || {
             (node.admin.metric("edge_replica_revision").await >= self.control.revision()).then_some(())
         })
         .await;
@@ -267,7 +267,7 @@ impl Fleet {
                         random ^= random >> 7;
                         random ^= random << 17;
                         let place = usize::try_from(random % connections.len() as u64).unwrap();
-                        outcome.note(connections[place].try_ask(&ask).await.ok().as_ref());
+                        outcome.record(connections[place].try_ask(&ask).await.ok().as_ref());
                     }
                     outcome
                 })

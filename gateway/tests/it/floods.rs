@@ -1,4 +1,4 @@
-//! 3.3: HTTP/2 clients that flood, frame by frame over TLS, against a gateway process. The connection ends or stays
+//! HTTP/2 clients that flood, frame by frame over TLS, against a gateway process. The connection ends or stays
 //! harmless, the gateway's memory does not grow, almost nothing reaches the upstream, and another client on its own
 //! connection is served throughout.
 
@@ -74,7 +74,7 @@ async fn flood(pair: &Pair, first: Vec<u8>, rounds: u32, round: impl Fn(u32) -> 
         }
     }
     // Requests in progress end; an open connection is measured with its memory.
-    let ended = eventually("what the gateway makes of it", async || {
+    let ended = eventually("the gateway's reaction", async || {
         let over = reading.is_finished();
         (over || sent.is_ok()).then_some(over)
     })
@@ -88,7 +88,7 @@ async fn flood(pair: &Pair, first: Vec<u8>, rounds: u32, round: impl Fn(u32) -> 
 async fn gateway() -> Pair {
     let pair = Pair::single(None).await;
     let place = pair.places()[0];
-    // Whatever a gateway allocates once is allocated.
+    // One-time allocations of the gateway are done.
     for _ in 0..20 {
         let warm = H2::try_connect(place.https, DEMO).await.expect("HTTP/2");
         assert_eq!(warm.ask(&pair.ask()).await.status, 200);
@@ -100,7 +100,6 @@ fn stream(number: u32) -> u32 {
     2 * number + 1
 }
 
-// A2
 // promise: edge.11, edge.14
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_ends_only_its_connection() {
@@ -147,7 +146,7 @@ async fn a_flood_ends_only_its_connection() {
         let (mut reached, mut grown) = (0, 0);
         for _ in 0..connections {
             let seen = flood(&pair, first.clone(), rounds, &round).await;
-            assert!(seen.ended, "{what}: the connection goes on");
+            assert!(seen.ended, "{what}: the connection stays open");
             assert!(seen.reached <= REACHED_MAX, "{what}: {} requests reached the upstream", seen.reached);
             assert!(seen.grown <= GROWTH_MAX, "{what}: memory grew by {} KiB", seen.grown / 1_024);
             reached = reached.max(seen.reached);
@@ -209,7 +208,7 @@ async fn refused_bodies_small_windows_and_short_responses_allow_no_flood() {
     for (what, first, round) in floods {
         let before = flooded(&pair).await;
         let seen = flood(&pair, first, rounds, &round).await;
-        assert!(seen.ended, "{what}: the connection goes on");
+        assert!(seen.ended, "{what}: the connection stays open");
         assert_eq!(flooded(&pair).await, before + 1, "{what}: ended for another reason");
         assert!(seen.reached <= REACHED_MAX, "{what}: {} requests reached the upstream", seen.reached);
         assert!(seen.grown <= GROWTH_MAX, "{what}: memory grew by {} KiB", seen.grown / 1_024);

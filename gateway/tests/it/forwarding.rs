@@ -57,7 +57,7 @@ const FORGED: [(&str, &str); 39] = [
 const OVERRIDES: [(&str, &str); 3] =
     [("X-HTTP-Method-Override", "DELETE"), ("X-HTTP-Method", "DELETE"), ("X-Method-Override", "DELETE")];
 
-/// Where a trace would go on.
+/// The header that continues a trace.
 const TRACES: [(&str, &str); 3] = [
     ("traceparent", "00-00000000000000000000000000000001-0000000000000001-01"),
     ("tracestate", "vendor=1"),
@@ -189,7 +189,7 @@ async fn a_public_site_keeps_its_own_authorization_and_cookies() {
     let added = added.chain(overrides).chain(traces).chain(["authorization", "cookie"]);
     assert_fields(&request, &added.collect::<Vec<_>>());
     for (name, value) in TRACES {
-        assert_eq!(request.head.get(name), Some(value), "the application's own trace goes on");
+        assert_eq!(request.head.get(name), Some(value), "the application's own trace continues");
     }
     assert_eq!(request.head.get("authorization"), Some("Basic dXNlcjpwYXNz"));
 }
@@ -207,10 +207,10 @@ async fn settings_pass_and_drop_headers_of_an_upstream() {
         assert_eq!(reply.status, 200);
     }
     for Received { head, .. } in world.blog.requests() {
-        assert_eq!(head.get("x-authenticated-user"), Some("root"), "its own proxy says so");
+        assert_eq!(head.get("x-authenticated-user"), Some("root"), "its own proxy sets it");
         assert_eq!((head.get("x-user-id"), head.get("x-user-agent")), (None, None));
         assert_eq!(head.get("x-auth-token"), Some("2"));
-        assert_eq!(head.get("x-real-ip"), Some("127.0.0.1"), "what the gateway says itself is not the client's");
+        assert_eq!(head.get("x-real-ip"), Some("127.0.0.1"), "fields of the gateway replace those of the client");
     }
 }
 
@@ -218,7 +218,7 @@ async fn settings_pass_and_drop_headers_of_an_upstream() {
 async fn the_port_that_a_client_uses_survives() {
     let world = World::start().await;
     let (mut h1, h2) = (world.tls(BLOG).await, world.h2(BLOG).await);
-    for (port, host, told) in
+    for (port, host, forwarded_port) in
         [("", BLOG.to_owned(), "443"), (":443", BLOG.to_owned(), "443"), (":8443", format!("{BLOG}:8443"), "8443")]
     {
         let ask = Ask::get(&format!("{BLOG}{port}"), "/");
@@ -229,7 +229,7 @@ async fn the_port_that_a_client_uses_survives() {
         let requests = world.blog.requests();
         for Received { head, .. } in requests.iter().rev().take(3) {
             assert_eq!((head.get("host"), head.get("x-forwarded-host")), (Some(&*host), Some(&*host)));
-            assert_eq!(head.get("x-forwarded-port"), Some(told), "{port:?}");
+            assert_eq!(head.get("x-forwarded-port"), Some(forwarded_port), "{port:?}");
         }
     }
     assert_eq!(world.blog.requests().len(), 9);
@@ -272,7 +272,7 @@ async fn an_absolute_target_is_forwarded_as_a_path() {
 }
 
 #[tokio::test]
-async fn an_upstream_cannot_speak_for_the_gateway() {
+async fn an_upstream_cannot_set_the_gateways_fields() {
     let world = World::start().await;
     let fields = "Server: secret/1.0\r\nX-RateLimit-Limit: 9\r\nX-RateLimit-Remaining: 9\r\nX-RateLimit-Reset: 9\r\n\
                   RateLimit: \"x\";r=9\r\nRateLimit-Policy: \"x\";q=9\r\nX-Request-Id: forged\r\n\

@@ -1,7 +1,7 @@
 """Both ends of gRPC by grpcio: `grpc_peers.py serve` prints its port; `grpc_peers.py WORK PORT HOST KEYED_HOST ROOT` calls it
 through the edge. WORK is `call` (every kind of call), or many small ones: `messages` on one stream, `calls`, or `streams`.
 
-No descriptions of messages: bytes go in and out as they are.
+Messages have no descriptions: bytes are sent and received unchanged.
 """
 
 import sys

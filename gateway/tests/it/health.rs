@@ -80,7 +80,7 @@ async fn an_unhealthy_address_gets_no_requests_until_it_recovers() {
 }
 
 #[tokio::test]
-async fn when_all_are_unwell_requests_are_tried_all_the_same() {
+async fn requests_are_sent_although_every_address_is_unhealthy() {
     let unwell = Patient::start(500).await;
     let endpoints = vec![unwell.address];
     let world = World::with(|setup| (setup.orders_endpoints, setup.orders) = (endpoints, CHECK)).await;

@@ -56,10 +56,10 @@ async fn every_spelling_of_a_host_is_that_host() {
         ask.host = spelling.to_owned();
         assert_eq!(client.ask(&ask).await.status, 200, "{spelling}");
     }
-    let told: Vec<_> =
+    let forwarded_hosts: Vec<_> =
         world.orders.requests().iter().map(|request| request.head.get("host").map(str::to_owned)).collect();
     let with_port = format!("{DEMO}:8443");
-    assert_eq!(told, [DEMO, DEMO, &with_port].map(|host| Some(host.to_owned())), "the port is the client's");
+    assert_eq!(forwarded_hosts, [DEMO, DEMO, &with_port].map(|host| Some(host.to_owned())), "the port is the client's");
 }
 
 // promise: edge.9
@@ -178,7 +178,7 @@ async fn a_host_published_while_the_gateway_runs_is_served_at_once() {
 }
 
 #[tokio::test]
-async fn a_public_site_asks_for_no_key_and_takes_every_path_and_method() {
+async fn a_public_site_needs_no_key_and_accepts_every_path_and_method() {
     let world = World::start().await;
     let reply = world.ask(Ask::new("PROPFIND", BLOG, "/any%2Fpath//?x=%0a").body("<xml/>")).await;
     assert_eq!(reply.status, 200);

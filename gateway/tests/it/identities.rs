@@ -49,11 +49,11 @@ async fn an_upstream_verifies_the_caller_with_the_published_keys() {
     let world = world().await;
     let keys = published(&world).await;
     assert_eq!(world.ask(world.list()).await.status, 200);
-    let told = claims(&keys, &world.orders.only_request(), "orders", NOW).unwrap();
-    let caller = told.caller.unwrap();
+    let claimed = claims(&keys, &world.orders.only_request(), "orders", NOW).unwrap();
+    let caller = claimed.caller.unwrap();
     assert_eq!((caller.key, caller.project.as_str()), (world.key.record.id.clone(), "demo"));
     assert_eq!((caller.plan.as_str(), caller.scopes), ("pro", world.key.record.scopes.clone()));
-    assert_eq!((told.site_project, told.issued_at), (Some("demo".parse().unwrap()), UnixSeconds(NOW)));
+    assert_eq!((claimed.site_project, claimed.issued_at), (Some("demo".parse().unwrap()), UnixSeconds(NOW)));
     assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
     let visitor = claims(&keys, &world.blog.only_request(), "blog", NOW).unwrap();
     assert_eq!((visitor.caller, visitor.site_project), (None, Some("blog".parse().unwrap())));

@@ -104,7 +104,7 @@ async fn before_it_drains_a_gateway_is_not_ready_and_continues_to_serve() {
     not_ready(&world).await;
     assert_eq!(world.admin.get("/livez").await.0, 200);
     let reply = open.ask(&world.list()).await;
-    assert_eq!(reply.status, 200, "open connections go on");
+    assert_eq!(reply.status, 200, "open connections stay open");
     assert_eq!(reply.header("connection"), Some("close"), "and are asked to leave with an answer, not without one");
     assert_eq!(open.rest().await, b"");
     assert_eq!(h2.ask(&world.list()).await.status, 200);
@@ -128,7 +128,7 @@ async fn an_endless_request_is_cut_and_the_shutdown_reports_it() {
 // rule: 1.19
 // promise: domains.4
 #[tokio::test]
-async fn a_gateway_says_goodbye_when_it_has_stopped_serving() {
+async fn a_gateway_sends_goodbye_after_it_has_stopped_serving() {
     let mut world = World::with(|setup| setup.drain = "lame_duck = \"0s\"\nrequests = \"300s\"").await;
     let gate = hold(&world);
     let mut h1 = world.tls(DEMO).await;
@@ -164,7 +164,7 @@ async fn status(world: &World) -> Value {
 
 // rule: 1.19
 #[tokio::test]
-async fn after_a_clean_stop_the_gateway_serves_only_when_the_control_plane_knows_of_its_start() {
+async fn after_an_orderly_stop_the_gateway_serves_only_when_it_is_registered_again() {
     let mut world = World::start().await;
     assert_eq!(world.ask(world.list()).await.status, 200);
     // The control plane does not wait for a gateway that left its record, so all others may confirm the removal below.
@@ -190,7 +190,7 @@ async fn after_a_clean_stop_the_gateway_serves_only_when_the_control_plane_knows
     assert_eq!(status(&world).await["unregistered"], Value::Null);
     world.ask(world.list()).await.refused(401, "invalid_api_key");
     assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
-    // The control plane got its report and waits for it, whatever happens to the process.
+    // The control plane got its report and waits for it, even if the process ends.
     world.control.die().await;
     world.begin_stop();
     world.stopped().await.expect("a clean end");
@@ -253,7 +253,7 @@ async fn readiness(pair: &Pair, node: usize) -> (u16, String) {
 
 // rule: 1.19
 #[tokio::test(flavor = "multi_thread")]
-async fn over_a_copied_directory_a_gateway_serves_only_when_the_control_plane_knows_it() {
+async fn with_a_copied_directory_a_gateway_serves_only_when_it_is_registered() {
     let mut pair = Pair::single(None).await;
     pair.kill(0);
     pair.control_dies().await;

@@ -33,7 +33,7 @@ fn stranger(turn: u32) -> IpAddr {
 // A20, A24
 // promise: edge.25
 #[tokio::test(flavor = "multi_thread")]
-async fn unknown_names_leave_neither_memory_nor_metrics_behind() {
+async fn unknown_names_use_no_memory_and_create_no_metrics() {
     let names = extent("UNKNOWN_NAMES", 1_000);
     let pair = Pair::single(None).await;
     let place = pair.places()[0];
@@ -64,7 +64,6 @@ async fn unknown_names_leave_neither_memory_nor_metrics_behind() {
     assert_eq!(pair.asked(), 1, "only the request that showed that it serves");
 }
 
-// A22
 // promise: edge.27
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_connection_costs_little_memory() {
@@ -95,13 +94,13 @@ async fn an_idle_connection_costs_little_memory() {
 
 /// Running mean and variance (Welford).
 #[derive(Default)]
-struct Moments {
+struct Statistics {
     count: f64,
     mean: f64,
     squares: f64,
 }
 
-impl Moments {
+impl Statistics {
     fn add(&mut self, value: f64) {
         self.count += 1.0;
         let off = value - self.mean;
@@ -116,22 +115,21 @@ impl Moments {
     }
 }
 
-/// Samples from which on the figure means something.
+/// The smallest number of samples for a meaningful figure.
 const SAMPLES_MIN: u32 = 10_000;
 
 /// Fields that differ between equal requests.
 const OF_ITS_MOMENT: [&str; 5] = ["connection", "date", "ratelimit", "x-ratelimit-remaining", "x-request-id"];
 
 /// An answer without the fields that depend on the time.
-fn told(reply: &Reply) -> (u16, Vec<(String, String)>, String) {
+fn summary(reply: &Reply) -> (u16, Vec<(String, String)>, String) {
     let fields = reply.head.fields.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone()));
     let fields = fields.filter(|(name, _)| !OF_ITS_MOMENT.contains(&name.as_str())).collect();
     (reply.status, fields, reply.text().to_owned())
 }
 
-/// That the answers are the same is asserted every time; that the times are is, where there are enough of them
+/// The answers are compared every time, and the durations if there are enough of them
 /// (`bench/run key-timing`).
-// A13
 // promise: edge.19
 #[tokio::test]
 async fn a_revoked_key_is_refused_like_an_unknown_one() {
@@ -143,34 +141,34 @@ async fn a_revoked_key_is_refused_like_an_unknown_one() {
     assert_eq!(client.ask(&Ask::get(DEMO, ORDERS).key(&revoked.text)).await.status, 200);
     world.control.remove(revoked.entity().name()).await;
     let asks = [&revoked, &unknown].map(|key| Ask::get(DEMO, ORDERS).key(&key.text));
-    let mut moments = [Moments::default(), Moments::default()];
+    let mut times = [Statistics::default(), Statistics::default()];
     let mut lines = Vec::new();
     for ask in &asks {
         let reply = client.ask(ask).await;
         let line = world.log.line_of(reply.request_id()).await;
         lines.push(["status", "code", "blame", "surface", "project_id"].map(|name| line[name].clone()));
     }
-    assert_eq!(lines[0], lines[1], "nor does the log tell them apart");
+    assert_eq!(lines[0], lines[1], "the log lines do not differ");
     assert_eq!((&lines[0][0], &lines[0][1]), (&401.into(), &"invalid_api_key".into()));
     let mut first = None;
     for number in 0..2 * samples {
-        // In turns that begin with a different one each time.
+        // Alternates, in a different order each round.
         let which = usize::try_from((number ^ (number >> 1)) & 1).unwrap();
         let began = Instant::now();
         let reply = client.ask(&asks[which]).await;
-        moments[which].add(began.elapsed().as_secs_f64());
+        times[which].add(began.elapsed().as_secs_f64());
         assert_eq!(reply.status, 401, "{reply:?}");
-        let seen = told(&reply);
-        assert_eq!(*first.get_or_insert_with(|| seen.clone()), seen, "the answer does not tell them apart");
+        let seen = summary(&reply);
+        assert_eq!(*first.get_or_insert_with(|| seen.clone()), seen, "the answers do not differ");
         if reply.header("connection") == Some("close") {
             client = world.tls(DEMO).await;
         }
     }
-    let t = moments[0].t(&moments[1]);
+    let t = times[0].t(&times[1]);
     println!(
         "{samples} refusals each: revoked {:.1} us, unknown {:.1} us, Welch t {t:.2}",
-        moments[0].mean * 1e6,
-        moments[1].mean * 1e6
+        times[0].mean * 1e6,
+        times[1].mean * 1e6
     );
-    assert!(samples < SAMPLES_MIN || t.abs() < 4.5, "the time tells them apart: t = {t}");
+    assert!(samples < SAMPLES_MIN || t.abs() < 4.5, "the times differ: t = {t}");
 }

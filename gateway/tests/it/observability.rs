@@ -277,7 +277,7 @@ async fn the_admin_listener_answers_only_to_its_own_names() {
     {
         assert_eq!(asked_for(&world, "/status", &format!("Host: {host}\r\n")).await.0, 200, "{host}");
     }
-    assert_eq!(asked_for(&world, "/status", "").await.0, 200, "what has no Host is no browser");
+    assert_eq!(asked_for(&world, "/status", "").await.0, 200, "a request without Host is not from a browser");
     for target in ["/status", "/metrics", "/readyz", "/livez", "/nowhere"] {
         for host in ["evil.example", "gateway-2", "127.0.0.1.evil.example", "localhost.evil.example", ""] {
             let (status, body) = asked_for(&world, target, &format!("Host: {host}\r\n")).await;

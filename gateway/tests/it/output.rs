@@ -6,7 +6,6 @@ use crate::rolling::pair::Pair;
 use crate::world::client::Client;
 use crate::world::{DEMO, World};
 
-// F39
 // promise: faults.24
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unread_log_delays_no_request_and_no_shutdown() {
@@ -21,7 +20,6 @@ async fn an_unread_log_delays_no_request_and_no_shutdown() {
     assert!(pair.terminate(0).await.success());
 }
 
-// F40
 // promise: faults.25
 #[tokio::test(flavor = "multi_thread")]
 async fn many_scrapes_at_once_are_answered_and_delay_no_request() {

@@ -31,7 +31,6 @@ async fn squeeze(pair: &Pair, thousandths: u64, stage: u64) {
     .await;
 }
 
-// F36
 // promise: faults.21
 #[tokio::test(flavor = "multi_thread")]
 async fn before_memory_runs_out_idle_connections_go_then_the_lowest_plans_then_newcomers() {
@@ -72,7 +71,7 @@ async fn before_memory_runs_out_idle_connections_go_then_the_lowest_plans_then_n
     assert_eq!(free.ask(&pair.free_ask()).await.status, 200);
 }
 
-// A22: measuring memory four times a second is too late for requests that begin at once.
+// Measuring memory four times a second is too late for requests that begin at once.
 // promise: faults.21
 #[tokio::test(flavor = "multi_thread")]
 async fn no_more_requests_begin_at_once_than_there_is_memory_for() {

@@ -99,7 +99,7 @@ fn series(certificate: &str, reason: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_wrong_certificate_never_replaces_a_good_one() {
+async fn a_wrong_certificate_never_replaces_a_valid_one() {
     let good = pair(&[WILDCARD], -10, 60);
     let world = World::with(|setup| setup.platform = good.clone()).await;
     let broken = (pair(&[WILDCARD], -1, 90).0, good.1.clone());
@@ -109,14 +109,14 @@ async fn a_wrong_certificate_never_replaces_a_good_one() {
         (pair(&[WILDCARD], 1, 90), "not_yet_valid", "it is not valid before 2027-01-16T08:00:10Z"),
         (pair(&["other.example"], -1, 90), "names", "it covers other.example and does not cover *.tollhouse.localhost"),
         (pair(&[DEMO], -1, 90), "names", "does not cover *.tollhouse.localhost"),
-        (pair(&[WILDCARD], -1, 30), "ends_earlier", "it ends at 2027-02-14T08:00:10Z, the one in use at 2027-03-16"),
+        (pair(&[WILDCARD], -1, 30), "ends_earlier", "it expires at 2027-02-14T08:00:10Z, the one in use at 2027-03-16"),
         (staging(), "authority", "its chain ends at \"CN=rcgen self signed cert\", which the system does not trust"),
-        (namesake(), "authority", "nothing shows that it has the same key"),
+        (namesake(), "authority", "but perhaps another key"),
         // The right authority's certificate in the chain does not help.
-        (with_root(namesake()), "authority", "nothing shows that it has the same key"),
+        (with_root(namesake()), "authority", "but perhaps another key"),
         (with_junk(pair(&[WILDCARD], -1, 90)), "unusable", "cannot parse certificate 2 of its chain"),
         (clients(), "purpose", "it is not for servers"),
-        (authoritys(), "ca", "it is an authority's"),
+        (authoritys(), "ca", "it is a CA certificate"),
         (of_key(&PKCS_ED25519), "key", "its key is Ed25519, which browsers do not accept"),
         (of_key(&PKCS_ECDSA_P521_SHA512), "key", "its key is of the curve P-521, which browsers do not accept"),
         (broken, "unusable", "the private key does not belong to the certificate"),
@@ -170,7 +170,7 @@ async fn a_renewal_by_the_same_authority_is_used_and_the_former_certificate_may_
     }
     // A certificate that was never served is still refused.
     world.put_platform_certificate(&pair(&[WILDCARD], -1, 30));
-    says(&world, "it ends at").await;
+    says(&world, "it expires at").await;
     assert_eq!(shown(&world).await, leaf(&second));
 }
 
@@ -214,7 +214,7 @@ async fn wrong_names_at_the_start_are_reported_and_corrected_without_a_restart()
 #[tokio::test]
 async fn a_self_signed_certificate_at_the_start_is_reported_and_replaced_by_a_good_one() {
     for (pair_at_start, reason, words) in
-        [(staging(), "self_signed", "it is signed by itself"), (authoritys(), "ca", "it is an authority's")]
+        [(staging(), "self_signed", "it is self-signed"), (authoritys(), "ca", "it is a CA certificate")]
     {
         let world = World::with(|setup| setup.platform = pair_at_start.clone()).await;
         says(&world, words).await;

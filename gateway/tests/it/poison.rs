@@ -13,7 +13,7 @@ use crate::world::entities::{certificate, challenge, limited, public, redirectin
 use crate::world::visitor::Visitor;
 use crate::world::{DEMO, ORDERS, OTHER, SHOP, World, eventually};
 
-/// Stands for the revision after the newest one, which is known only when the bad stream is sent.
+/// Placeholder for the revision after the newest one, which is known only when the bad stream is sent.
 const NEXT: u64 = 7_777_777;
 
 fn change(revision: u64, effect: Effect) -> String {
@@ -25,7 +25,7 @@ fn removal() -> String {
     change(NEXT, Effect::Remove(EntityName::Site(DEMO.parse().unwrap())))
 }
 
-/// Sends a gateway each bad stream by itself, and asserts that the gateway applies nothing of it, no request fails, and
+/// Sends a gateway each bad stream alone, and asserts that the gateway applies nothing of it, no request fails, and
 /// the next good stream is applied. `reason` is the metric's label; `None` when the stream merely broke.
 ///
 /// `bench/run edge-proof` sends each of them several times.
@@ -39,7 +39,7 @@ async fn assert_survives(reason: Option<&str>, lies: Vec<(&str, String)>) {
         world.control.lie_next(lie.replace(&NEXT.to_string(), &(world.control.revision() + 1).to_string()));
         let streams = world.control.asked_after().len();
         world.control.cut();
-        eventually("the lie to be told and another stream to be asked for", async || {
+        eventually("the wrong change to be sent and another stream to be requested", async || {
             assert_eq!(client.ask(&world.list()).await.status, 200, "{what}");
             (world.control.asked_after().len() >= streams + 2).then_some(())
         })
@@ -110,7 +110,7 @@ async fn snapshots_with_duplicates_are_refused() {
 
 // promise: edge.23
 #[tokio::test]
-async fn certificates_that_need_a_secret_which_is_missing_here_are_refused() {
+async fn certificates_sealed_with_a_missing_secret_are_refused() {
     let mut bundle = bundle(DEMO);
     let another = SealingKey::new(&Secret::new(vec![9; 32])).unwrap();
     bundle.key = SealedKey(another.seal(b"a key", DEMO).unwrap());
@@ -141,11 +141,11 @@ fn unusable() -> Vec<(&'static str, CertificateBundle)> {
 }
 
 /// The certificates that the gateway reports as skipped.
-async fn set_aside(world: &World) -> Vec<(String, String)> {
+async fn unusable_certificates(world: &World) -> Vec<(String, String)> {
     let (_, status) = world.admin.get("/status").await;
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     let word = |certificate: &serde_json::Value, field: &str| certificate[field].as_str().unwrap().to_owned();
-    let listed = status["certificates_set_aside"].as_array().unwrap().iter();
+    let listed = status["unusable_certificates"].as_array().unwrap().iter();
     listed.map(|certificate| (word(certificate, "hostname"), word(certificate, "reason"))).collect()
 }
 
@@ -157,7 +157,7 @@ async fn an_unusable_certificate_is_skipped_and_all_other_changes_are_applied() 
     let certificates = unusable();
     for (number, (why, bad)) in (1..).zip(&certificates) {
         world.control.put(Entity::Certificate(bad.clone())).await;
-        let listed = set_aside(&world).await;
+        let listed = unusable_certificates(&world).await;
         assert!(listed.len() == 1 && listed[0].0 == SHOP && listed[0].1.contains(why), "{why}: {listed:?}");
         assert_eq!(world.ask(shop.clone()).await.status, 200, "{why}: with the certificate from before");
         world.admin.counts("edge_replica_refused_total{reason=\"certificate\"}", number).await;
@@ -182,9 +182,9 @@ async fn an_unusable_certificate_is_skipped_and_all_other_changes_are_applied() 
     world.stopped().await.expect("a clean end");
     world.run().await;
     world.is_ready().await;
-    assert_eq!(set_aside(&world).await[0].0, SHOP);
+    assert_eq!(unusable_certificates(&world).await[0].0, SHOP);
     world.control.put(certificate(SHOP)).await;
-    assert_eq!(set_aside(&world).await, []);
+    assert_eq!(unusable_certificates(&world).await, []);
     assert_eq!(world.ask(shop).await.status, 200);
 }
 

@@ -79,7 +79,7 @@ async fn a_request_beyond_the_minutes_limit_gets_retry_after() {
         assert_refused(&reply, "rate_limit_exceeded", 3, MINUTE_END, NOW);
         assert_eq!(reply.header("access-control-allow-origin"), Some("*"));
     }
-    assert_eq!(world.orders.requests().len(), 3, "what is refused is never forwarded");
+    assert_eq!(world.orders.requests().len(), 3, "refused requests are never forwarded");
     // A client that waits exactly as long as `Retry-After` says is admitted.
     world.clock.advance(Duration::from_secs(u64::try_from(MINUTE_END - NOW).unwrap()));
     let reply = client.ask(&world.list()).await;

@@ -50,7 +50,7 @@ async fn a_secondary_domain_redirects_to_the_primary_one_with_the_configured_sta
             }
         }
         world.assert_upstreams_untouched();
-        // The redirect ends there: the primary domain answers by itself.
+        // The redirect ends there: the primary domain serves the project.
         world.ask(Ask::get(SHOP, ORDERS)).await.refused(401, "missing_api_key");
         world.end().await;
     }
@@ -86,7 +86,7 @@ async fn plain_http_redirects_to_https_in_one_hop_with_the_port() {
         for target in TARGETS {
             let reply = world.ask_plain(Ask::get(host, target)).await;
             assert_leads(&reply, 301, &format!("https://{host}:{port}{target}"));
-            assert_eq!(reply.header("strict-transport-security"), None, "never said over plain HTTP");
+            assert_eq!(reply.header("strict-transport-security"), None, "never sent over plain HTTP");
         }
     }
     let reply = world.ask_plain(Ask::new("POST", BLOG, "/form").body("a=b")).await;
@@ -131,7 +131,7 @@ async fn a_key_sent_without_encryption_is_refused_and_its_exposure_is_noted() {
     ] {
         let reply = world.ask_plain(ask.clone()).await;
         reply.refused(403, "https_required");
-        assert_eq!(reply.header("location"), None, "a redirect would teach clients to go on like this");
+        assert_eq!(reply.header("location"), None, "a redirect would teach clients to continue like this");
         let line = world.log.line_of(reply.request_id()).await;
         let is_ours = ask.fields[0].1.starts_with("Bearer");
         assert_eq!(line["event"] == "key_exposed_in_plain_http", is_ours, "{line}");

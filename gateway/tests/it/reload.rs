@@ -32,7 +32,7 @@ async fn half_of_a_file_that_lacks_upstreams_of_sites_changes_nothing() {
     let world = World::start().await;
     world.reconfigure(|good| {
         let cut = good.find("[upstreams.orders").expect("the upstream of the demo's sites");
-        good.get(..cut).expect("what stands before it").to_owned()
+        good.get(..cut).expect("the bytes before it").to_owned()
     });
     eventually("the file is refused", async || (world.admin.metric(GOOD).await == 0).then_some(())).await;
     let refused = async || -> serde_json::Value {
@@ -57,7 +57,6 @@ fn refusal(text: &str) -> String {
     problems.to_string()
 }
 
-// A18
 // promise: edge.24
 #[tokio::test]
 async fn a_file_with_a_mistake_changes_nothing_until_it_is_fixed() {

@@ -115,7 +115,7 @@ async fn refusal(world: &World) -> Option<String> {
 }
 
 async fn refuses(world: &World) -> String {
-    eventually("what the control plane holds is refused", async || refusal(world).await).await
+    eventually("the control plane's state is refused", async || refusal(world).await).await
 }
 
 async fn follows(world: &World) {
@@ -155,7 +155,7 @@ async fn another_database_removes_nothing_until_an_operator_accepts_it() {
 
     drop(world.control.lose_database());
     refuses(&world).await;
-    assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200, "whatever the other database says");
+    assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200, "despite the other database");
     assert_eq!(world.admin.ask("POST", "/replica/accept", "").await.0, 401, "operators alone");
     let changed = accept(&world).await;
     assert!(changed["hostnames"]["removed"]["count"].as_u64().unwrap() > 2, "{changed}");
@@ -279,7 +279,7 @@ async fn changes_missed_during_an_outage_are_applied_afterwards() {
 }
 
 #[tokio::test]
-async fn a_gateway_too_far_behind_takes_a_snapshot_and_drops_everything_absent_from_it() {
+async fn a_gateway_too_far_behind_applies_a_snapshot_and_drops_everything_absent_from_it() {
     let world = World::start().await;
     let open = world.h2(BLOG).await;
     assert_eq!(open.ask(&Ask::get(BLOG, "/")).await.status, 200);
@@ -315,7 +315,7 @@ async fn a_change_that_comes_twice_is_applied_once() {
     world.control.say(&change(3, Effect::Put(Entity::Project(limited("demo", 9, 1_000)))));
     world.control.put(site("a.tollhouse.localhost", "blog")).await;
     assert_eq!(world.ask(world.list()).await.number("x-ratelimit-limit"), 9);
-    assert_eq!(world.control.asked_after(), [0], "the stream goes on");
+    assert_eq!(world.control.asked_after(), [0], "the stream continues");
 }
 
 // promise: faults.27

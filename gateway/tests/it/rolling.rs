@@ -27,7 +27,6 @@ fn rate() -> u32 {
     extent("ROLLING_RATE", 200).min(RATE)
 }
 
-// A14
 // promise: edge.20
 #[tokio::test(flavor = "multi_thread")]
 async fn restarts_of_two_gateways_one_after_the_other_fail_no_request() {
@@ -88,7 +87,7 @@ async fn a_killed_gateway_fails_only_its_requests_in_progress() {
     let mut losers: Vec<usize> = outcome.failed.iter().map(|(worker, _)| *worker).collect();
     losers.sort_unstable();
     losers.dedup();
-    assert_eq!(losers.len(), outcome.failed.len(), "somebody lost more than one request: {outcome}");
+    assert_eq!(losers.len(), outcome.failed.len(), "a worker lost more than one request: {outcome}");
 }
 
 /// The balancer, shared by all parts of the test.

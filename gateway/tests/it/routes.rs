@@ -13,7 +13,7 @@ fn assert_refused_and_charged(reply: &Reply, status: u16, code: &str, left: i64)
 
 // rule: 4.0.2, 7.404
 #[tokio::test]
-async fn a_path_that_does_not_exist_is_404_for_callers_and_401_for_strangers() {
+async fn an_unknown_path_is_404_with_a_key_and_401_without() {
     let world = World::start().await;
     let mut client = world.tls(DEMO).await;
     let paths =
@@ -82,7 +82,7 @@ async fn an_unexpected_body_is_refused_before_the_upstream_is_contacted() {
     ask.body = b"{}".to_vec();
     h2.ask(&ask).await.refused(400, "body_not_allowed");
     world.assert_upstreams_untouched();
-    // An empty body is no body.
+    // An empty body counts as no body.
     assert_eq!(world.ask(world.list().body("")).await.status, 200);
 }
 
@@ -165,7 +165,7 @@ async fn a_browsers_preflight_needs_no_key_and_costs_nothing() {
         assert_eq!(
             reply.header("access-control-allow-headers"),
             Some("authorization,x-requested-with,sentry-trace"),
-            "what a page asks for"
+            "a preflight of a page"
         );
         assert_eq!(reply.header("access-control-max-age"), Some("600"));
         let depends_on = "Origin, Access-Control-Request-Method, Access-Control-Request-Headers";

@@ -31,7 +31,7 @@ const LOADING_MAX: Duration = Duration::from_mins(20);
 /// Interval between two questions whether a starting process is ready.
 const POLL: Duration = Duration::from_millis(2);
 
-/// Clients that shake hands at the same time.
+/// Clients that perform TLS handshakes at the same time.
 const CLIENTS: usize = 4;
 
 fn name(number: u32) -> String {
@@ -39,7 +39,7 @@ fn name(number: u32) -> String {
 }
 
 /// The environment's value for a long run, if any.
-#[expect(clippy::disallowed_methods, reason = "a bench chooses what it measures")]
+#[expect(clippy::disallowed_methods, reason = "a benchmark chooses what it measures")]
 fn chosen(variable: &str) -> Option<String> {
     std::env::var(variable).ok()
 }

@@ -86,7 +86,7 @@ async fn a_project_of_the_same_name_has_its_own_permits() {
     key.record.project_uid = uid;
     world.control.put(key.entity()).await;
     let reply = world.ask(Ask::get(API, ORDERS).key(&key.text)).await;
-    assert_eq!(reply.status, 200, "what the first has in progress is not the second's");
+    assert_eq!(reply.status, 200, "the first project's requests do not count for the second");
     gate.add_permits(7);
     for mut client in of_the_first {
         assert_eq!(client.reply("GET").await.expect("a response").status, 200);
@@ -121,7 +121,7 @@ struct Last {
 }
 
 #[tokio::test]
-async fn a_response_that_may_be_followed_by_a_body_it_cannot_have_is_its_connections_last() {
+async fn a_response_with_a_forbidden_body_is_the_last_of_its_connection() {
     let world = World::start().await;
     let last = [
         Last { method: "HEAD", head: "200 OK\r\nContent-Length: 9\r\n" },

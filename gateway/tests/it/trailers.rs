@@ -30,11 +30,11 @@ async fn trailers_of_an_http1_upstream_reach_clients_that_take_them() {
     let world = World::start().await;
     let next = || world.blog.next(Act::Answer(RESPONSE.as_bytes().to_vec()));
     next();
-    let told = raw(&world, &[("TE", "trailers")]).await;
-    assert!(told.ends_with("3\r\nabc\r\n0\r\nx-sum: 6\r\netag: \"1\"\r\n\r\n"), "{told}");
+    let text = raw(&world, &[("TE", "trailers")]).await;
+    assert!(text.ends_with("3\r\nabc\r\n0\r\nx-sum: 6\r\netag: \"1\"\r\n\r\n"), "{text}");
     next();
-    let told = raw(&world, &[]).await;
-    assert!(told.ends_with("3\r\nabc\r\n0\r\n\r\n"), "{told}");
+    let text = raw(&world, &[]).await;
+    assert!(text.ends_with("3\r\nabc\r\n0\r\n\r\n"), "{text}");
     next();
     let client = world.h2(BLOG).await;
     let mut reply = within(client.hold(&Ask::get(BLOG, "/").field("TE", "trailers")).await).await.unwrap();
@@ -61,10 +61,10 @@ async fn trailers_of_an_http2_upstream_reach_clients_of_http1_that_take_them() {
     })
     .await;
     let world = World::with(|setup| setup.blog_urls = vec![format!("h2c://{}", upstream.address)]).await;
-    let told = raw(&world, &[("TE", "trailers")]).await;
-    assert!(told.ends_with("3\r\nabc\r\n0\r\nx-sum: 6\r\n\r\n"), "{told}");
-    let told = raw(&world, &[]).await;
-    assert!(told.ends_with("3\r\nabc\r\n0\r\n\r\n"), "{told}");
+    let text = raw(&world, &[("TE", "trailers")]).await;
+    assert!(text.ends_with("3\r\nabc\r\n0\r\nx-sum: 6\r\n\r\n"), "{text}");
+    let text = raw(&world, &[]).await;
+    assert!(text.ends_with("3\r\nabc\r\n0\r\n\r\n"), "{text}");
     world.end().await;
 }
 
@@ -91,11 +91,11 @@ async fn trailers_of_a_request_reach_an_http1_upstream() {
     body.send_trailers(fields.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect())
         .unwrap();
     let (mut stream, _) = within(listener.accept()).await.unwrap();
-    let mut told = Vec::new();
-    while !told.ends_with(b"x-sum: 6\r\n\r\n") {
-        assert_ne!(within(stream.read_buf(&mut told)).await.unwrap(), 0, "{}", String::from_utf8_lossy(&told));
+    let mut text = Vec::new();
+    while !text.ends_with(b"x-sum: 6\r\n\r\n") {
+        assert_ne!(within(stream.read_buf(&mut text)).await.unwrap(), 0, "{}", String::from_utf8_lossy(&text));
     }
-    assert!(told.ends_with(b"3\r\nabc\r\n0\r\nx-sum: 6\r\n\r\n"), "{}", String::from_utf8_lossy(&told));
+    assert!(text.ends_with(b"3\r\nabc\r\n0\r\nx-sum: 6\r\n\r\n"), "{}", String::from_utf8_lossy(&text));
     stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
     assert_eq!(within(response).await.unwrap().status(), 200);
     drop(client);

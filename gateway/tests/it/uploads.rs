@@ -47,7 +47,7 @@ async fn a_pause_of_the_client_is_not_the_upstreams() {
 }
 
 #[tokio::test]
-async fn an_upload_ends_with_the_time_of_its_request_and_that_is_the_clients_doing() {
+async fn an_upload_beyond_the_time_of_its_request_ends_and_the_client_is_to_blame() {
     let world = World::with(|setup| setup.orders = "first_byte_timeout = \"1h\"\ntotal_timeout = \"300ms\"").await;
     for over_h2 in [false, true] {
         let reply = upload(&world, over_h2, 20, None).await;
@@ -57,7 +57,7 @@ async fn an_upload_ends_with_the_time_of_its_request_and_that_is_the_clients_doi
 }
 
 #[tokio::test]
-async fn an_upstream_that_is_silent_after_an_upload_is_to_blame() {
+async fn a_silent_upstream_after_an_upload_is_to_blame() {
     let world = World::with(|setup| setup.orders = "first_byte_timeout = \"1h\"\ntotal_timeout = \"300ms\"").await;
     for over_h2 in [false, true] {
         world.orders.next(Act::Hang);

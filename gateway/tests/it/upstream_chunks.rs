@@ -140,7 +140,7 @@ async fn a_response_is_complete_with_its_last_chunk() {
 
 /// A server that answers and closes: the kernel resets the connection, because the rest of the request is unread.
 #[tokio::test]
-async fn a_complete_response_is_not_lost_to_the_reset_behind_it() {
+async fn a_complete_response_is_not_lost_to_a_reset_after_it() {
     let world = World::start().await;
     let body = "0123456789".repeat(20_000);
     for over_http2 in [false, true] {

@@ -59,7 +59,7 @@ async fn all_kinds_of_calls_pass_between_third_party_clients_and_servers() {
 /// The C core answers each small message with two `WINDOW_UPDATE`s.
 // promise: edge.11
 #[tokio::test]
-async fn many_small_messages_and_calls_are_not_taken_for_a_flood() {
+async fn many_small_messages_and_calls_do_not_count_as_a_flood() {
     let (server, port) = server().await;
     let world = world(&format!("127.0.0.1:{port}"), "in_flight_max = 1000").await;
     for work in ["messages", "calls", "streams"] {
@@ -106,7 +106,7 @@ async fn assert_up(world: &World, up: u64) {
     .await;
 }
 
-/// A call of gRPC, as its head has it.
+/// A gRPC call by its head.
 fn call(host: &str, timeout: &str) -> Ask {
     Ask::new("POST", host, "/shop.Orders/List")
         .field("Content-Type", "application/grpc+proto")

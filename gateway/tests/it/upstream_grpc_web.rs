@@ -17,7 +17,7 @@ async fn world(to: &str, lines: &'static str) -> World {
     .await
 }
 
-/// A frame: a flag, the length, and what it holds.
+/// A frame: a flag, the length, and the contents.
 fn frame(flag: u8, held: &[u8]) -> Vec<u8> {
     [&[flag], &u32::try_from(held.len()).unwrap().to_be_bytes()[..], held].concat()
 }

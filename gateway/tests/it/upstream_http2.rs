@@ -141,7 +141,7 @@ async fn a_websocket_goes_to_an_upstream_of_both_versions_over_http1() {
     world.end().await;
 }
 
-/// TLS that hands on to one server or the other, as is agreed.
+/// TLS that forwards to one server or the other, by the negotiated protocol.
 async fn versions_front(new: &H2Upstream, old: &Upstream) -> SocketAddr {
     let mut config = usual(&["127.0.0.1"]);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -260,7 +260,7 @@ async fn a_refused_stream_is_retried_elsewhere_a_bounded_number_of_times() {
     reply.refused(502, "upstream_invalid");
     assert_eq!(world.log.line_of(reply.request_id()).await["reason"], "it sent RST_STREAM REFUSED_STREAM");
     assert_eq!(asked.load(Ordering::Relaxed), 2 + 4);
-    assert_eq!(upstream.connections(), 1, "the refusal of a stream says nothing against its connection");
+    assert_eq!(upstream.connections(), 1, "a refused stream does not make its connection suspect");
     world.end().await;
 }
 
@@ -311,7 +311,7 @@ async fn a_request_that_is_sent_again_keeps_its_trailers() {
 
 /// A request that was begun may have been executed.
 #[tokio::test]
-async fn a_stream_that_is_reset_is_not_sent_again_and_cuts_its_response() {
+async fn a_reset_stream_is_not_retried_and_its_response_is_truncated() {
     let (upstream, mut taken) = H2Upstream::taken().await;
     let world = world(upstream.address, |_| {}).await;
     let ask = Ask::get(BLOG, "/");

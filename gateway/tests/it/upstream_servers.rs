@@ -81,7 +81,7 @@ fn files() -> Files {
     Files { tls: tls.replace('D', place.to_str().unwrap()), directory }
 }
 
-/// An upload arrived whole: the server sent it back, or has it in a file. The next upload may not find it there.
+/// Checks an upload: the server echoed it, or stored it in a file, which is removed before the next upload.
 async fn kept(world: &World, url: &str, path: &str, what: &str, reply: &Reply, body: &str) {
     if !reply.body.is_empty() {
         assert!(reply.body == body.as_bytes(), "{url}{path} {what}: {} bytes came back", reply.body.len());
@@ -259,8 +259,8 @@ async fn nginx_with(place: &str, name: &str, lines: &str) -> (Child, u16) {
     .await
 }
 
-/// The certificate that `openssl req -x509` makes is an authority's. In `ca_certificate_file` it is trusted as it is; if
-/// it cannot be, the reason names the cure.
+/// The certificate that `openssl req -x509` makes is an authority's. In `ca_certificate_file` it is trusted as it is;
+/// if it cannot be, the reason names the cure.
 #[tokio::test]
 async fn certificates_as_people_make_them_are_trusted_or_refused_with_the_cure() {
     let directory = tempfile::tempdir().unwrap();
@@ -283,7 +283,7 @@ async fn certificates_as_people_make_them_are_trusted_or_refused_with_the_cure()
     for (server, trusted, reason) in [
         ("usual", "usual", None),
         ("leaf", "leaf", None),
-        ("usual", "other", Some("made as an authority (CA:TRUE): put this certificate into tls.ca_certificate_file")),
+        ("usual", "other", Some("is a CA certificate (CA:TRUE): put this certificate into tls.ca_certificate_file")),
         ("leaf", "other", Some("from an authority that is not trusted")),
         ("nameless", "nameless", Some("no subjectAltName: make it with -addext subjectAltName=DNS:")),
         ("nameless-leaf", "nameless-leaf", Some("no subjectAltName")),
@@ -307,8 +307,8 @@ async fn certificates_as_people_make_them_are_trusted_or_refused_with_the_cure()
             };
             reply.refused(502, "upstream_tls");
             let line = world.log.line_of(reply.request_id()).await;
-            let told = line["reason"].as_str().unwrap_or_default();
-            assert!(told.contains(reason), "{server}, trusted {trusted}: {told}");
+            let logged = line["reason"].as_str().unwrap_or_default();
+            assert!(logged.contains(reason), "{server}, trusted {trusted}: {logged}");
             let status: serde_json::Value = serde_json::from_str(&world.admin.get("/status").await.1).unwrap();
             assert!(status["upstreams"].to_string().contains(reason), "{server}: {status}");
             world.end().await;

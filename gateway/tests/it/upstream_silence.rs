@@ -168,7 +168,7 @@ async fn each_of_several_silent_connections_costs_one_request_at_most() {
 
 /// A safe request is retried when its connection does not answer a PING.
 #[tokio::test]
-async fn a_get_that_was_sent_into_silence_is_served_by_another_connection() {
+async fn a_get_on_a_silent_connection_is_served_by_another_connection() {
     let Scene { upstream, relay, world, _files } = scene(false, 100, "first_byte_timeout = \"60s\"").await;
     let client = world.h2(BLOG).await;
     assert_eq!(client.ask(&Ask::get(BLOG, "/")).await.status, 200);
@@ -183,7 +183,7 @@ async fn a_get_that_was_sent_into_silence_is_served_by_another_connection() {
 
 /// Any number of them: none is refused because of earlier retries.
 #[tokio::test]
-async fn all_gets_that_were_sent_into_silence_are_served_by_another_connection() {
+async fn all_gets_on_a_silent_connection_are_served_by_another_connection() {
     const EVERY: Duration = Duration::from_millis(40);
     let Scene { upstream, relay, world, _files } = scene(false, 100, "first_byte_timeout = \"60s\"").await;
     let client = world.h2(BLOG).await;
@@ -208,7 +208,7 @@ async fn all_gets_that_were_sent_into_silence_are_served_by_another_connection()
 
 /// Requests that may not be retried avoid a connection long before it is known to be dead.
 #[tokio::test]
-async fn few_posts_are_sent_into_silence() {
+async fn few_posts_are_sent_on_a_silent_connection() {
     const EVERY: Duration = Duration::from_millis(66);
     let Scene { upstream, relay, world, _files } = scene(false, 100, "first_byte_timeout = \"2s\"").await;
     let client = world.h2(BLOG).await;

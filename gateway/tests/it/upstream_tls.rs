@@ -70,7 +70,7 @@ async fn bodies_of_both_directions_arrive_over_tls_as_they_were_sent() {
 
 /// Certificates that must be refused, and servers without TLS, each with the reason that an operator reads.
 #[tokio::test]
-async fn an_untrusted_upstream_is_502_with_a_reason_for_the_operator_alone() {
+async fn an_untrusted_upstream_is_502_with_a_reason_for_operators_only() {
     let stranger = {
         let key = rcgen::KeyPair::generate().unwrap();
         let params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
@@ -133,9 +133,9 @@ async fn an_endpoint_gets_its_own_or_the_configured_server_name() {
     .await;
     assert_eq!(found.ask(Ask::get(BLOG, "/")).await.status, 200);
     let requests = upstream.requests();
-    let [named, told] = requests.as_slice() else { panic!("{requests:?}") };
-    assert_eq!((named.head.get("host"), told.head.get("host")), (Some(BLOG), Some("shop.internal:8443")));
-    assert_eq!(told.head.get("x-forwarded-host"), Some(BLOG), "the visitor's own host is still told");
+    let [named, renamed] = requests.as_slice() else { panic!("{requests:?}") };
+    assert_eq!((named.head.get("host"), renamed.head.get("host")), (Some(BLOG), Some("shop.internal:8443")));
+    assert_eq!(renamed.head.get("x-forwarded-host"), Some(BLOG), "the visitor's own host is still sent");
     found.end().await;
 }
 
@@ -170,7 +170,7 @@ async fn a_client_certificate_is_sent_and_reloaded_when_its_file_changes() {
 
 /// A connection that is used all the time ends too when its upstream is no longer trusted.
 #[tokio::test]
-async fn trust_that_is_taken_away_ends_for_connections_in_use() {
+async fn removed_trust_ends_connections_in_use() {
     for http2 in [false, true] {
         let (old, new, files) = (Upstream::start().await, H2Upstream::start(100, H2Request::empty).await, directory());
         let mut config = usual(&["127.0.0.1"]);

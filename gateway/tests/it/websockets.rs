@@ -17,7 +17,7 @@ pub(crate) fn upgrade(ask: Ask) -> Ask {
 }
 
 #[tokio::test]
-async fn a_public_site_speaks_websocket() {
+async fn a_public_site_supports_websockets() {
     let world = World::start().await;
     world.blog.next(Act::Echo);
     let mut client = world.tls(BLOG).await;

@@ -259,12 +259,12 @@ async fn websockets_have_limits_of_their_own() {
     world.end().await;
 }
 
-/// An upstream that accepts one WebSocket, sends a part of a frame, and the rest of it when it is told to. Then it reports
+/// An upstream that accepts one WebSocket, sends a part of a frame, and the rest on a signal. Then it reports
 /// everything that it received.
 async fn talks() -> (std::net::SocketAddr, oneshot::Sender<()>, oneshot::Receiver<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let (go_on, told) = oneshot::channel::<()>();
+    let (go_on, signal) = oneshot::channel::<()>();
     let (report, received) = oneshot::channel();
     tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
@@ -281,7 +281,7 @@ async fn talks() -> (std::net::SocketAddr, oneshot::Sender<()>, oneshot::Receive
         );
         stream.write_all(agreed.as_bytes()).await.unwrap();
         stream.write_all(b"\x81\x05hel").await.unwrap();
-        told.await.unwrap();
+        signal.await.unwrap();
         stream.write_all(b"lo").await.unwrap();
         let mut all = Vec::new();
         stream.read_to_end(&mut all).await.unwrap();

@@ -205,7 +205,7 @@ impl World {
         world
     }
 
-    /// Starts the gateway, again or for the first time, on whatever its directory holds.
+    /// Starts the gateway, again or for the first time, on its data directory.
     pub(crate) async fn run(&mut self) {
         self.reconfigure(str::to_owned);
         let source = Source::read(Some(&self.settings_file()), ENVIRONMENT_PREFIX).unwrap();
@@ -396,5 +396,5 @@ pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Opt
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, looking).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
+    tokio::time::timeout(PATIENCE, looking).await.unwrap_or_else(|_| panic!("timed out waiting for {what}"))
 }

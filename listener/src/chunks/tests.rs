@@ -23,7 +23,7 @@ fn check(body: &[u8], expected: Result<Option<usize>, Rejection>) {
 }
 
 #[test]
-fn well_formed_bodies_end_where_they_end() {
+fn the_end_of_a_well_formed_body_is_found() {
     for body in [
         "0\r\n\r\n",
         "5\r\nhello\r\n0\r\n\r\n",
@@ -45,7 +45,7 @@ fn well_formed_bodies_end_where_they_end() {
 }
 
 #[test]
-fn an_incomplete_body_asks_for_more() {
+fn an_incomplete_body_needs_more_bytes() {
     for body in
         ["", "5", "5\r", "5\r\n", "5\r\nhel", "5\r\nhello", "5\r\nhello\r\n", "0\r\n", "0\r\n\r", "0\r\nX: y\r\n"]
     {
@@ -117,7 +117,7 @@ fn trailers_have_bounds() {
 }
 
 #[test]
-fn data_is_passed_over_in_one_step_however_large() {
+fn data_of_any_size_is_skipped_in_one_step() {
     let mut chunks = Chunks::default();
     assert_eq!(chunks.push(b"7fffffffffffffff\r\n"), Ok(Progress::More));
     for _ in 0..4 {

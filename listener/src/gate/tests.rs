@@ -1,4 +1,4 @@
-//! What the gate releases, and when.
+//! The bytes that the gate releases, and when.
 
 use proptest::prelude::*;
 
@@ -75,7 +75,7 @@ fn the_next_message_waits_for_the_response_to_this_one() {
 }
 
 #[test]
-fn read_bytes_are_dropped_although_the_client_always_pipelines() {
+fn read_bytes_are_dropped_even_if_the_client_always_pipelines() {
     let mut gate = gate();
     gate.feed(GET.as_bytes()).unwrap();
     for _ in 0..1_000 {

@@ -6,8 +6,8 @@
 //! the next. Bytes count when they are sent to an upstream, so that a slow upstream never makes windows grow.
 //!
 //! Grown windows are memory that clients may fill when an upstream stops reading. All connections share a bound
-//! ([`ListenerSettings::windows_bytes`](crate::ListenerSettings)): beyond it, windows do not grow. While memory is scarce they
-//! shrink to their first size.
+//! ([`ListenerSettings::windows_bytes`](crate::ListenerSettings)): beyond it, windows do not grow. While memory is
+//! scarce they shrink to their first size.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};

@@ -154,7 +154,7 @@ mod tests {
         let fds: ListenFds = Arc::new(Mutex::new(Fds::new()));
         let (first, second) = (listen(ANY_PORT, 16, Some(&fds)).unwrap(), listen(ANY_PORT, 16, Some(&fds)).unwrap());
         assert_ne!(first.local_addr().unwrap(), second.local_addr().unwrap());
-        assert!(fds.lock().is_empty(), "a port that the kernel chose is not handed on");
+        assert!(fds.lock().is_empty(), "a port that the kernel chose is not inherited");
     }
 
     #[tokio::test]

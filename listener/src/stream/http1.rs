@@ -1,5 +1,5 @@
-//! The stream as an HTTP/1 request handler reads it: heads and bodies that have passed the gate, the deadlines of heads,
-//! and notice of a client that disconnects.
+//! The stream as an HTTP/1 request handler reads it: heads and bodies that have passed the gate, the deadlines of
+//! heads, and notice of a client that disconnects.
 
 use std::io;
 use std::mem::MaybeUninit;

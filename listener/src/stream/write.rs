@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn pieces_fill_records_and_large_ones_are_not_copied() {
         let mut out = WriteBuffer::default();
-        assert_eq!(out.collect(&[1; BYTES_MAX]), 0, "it is a record by itself");
+        assert_eq!(out.collect(&[1; BYTES_MAX]), 0, "it is its own record");
         assert_eq!(out.collect(&[1; 9]), 9);
         assert_eq!(out.collect(&[2; BYTES_MAX]), BYTES_MAX - 9);
         assert_eq!(out.collect(&[3; 1]), 0);

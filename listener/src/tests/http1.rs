@@ -41,7 +41,7 @@ impl Open {
         self.client.write_all(text.as_bytes()).await.unwrap();
     }
 
-    /// Reads until what was read ends like this.
+    /// Reads until the received bytes end like this.
     async fn until(&mut self, end: &str) -> String {
         let mut seen = String::new();
         while !seen.ends_with(end) {

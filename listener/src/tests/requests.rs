@@ -1,4 +1,4 @@
-//! Requests through one stream: what the handler reads and what the client receives.
+//! Requests through one stream: the handler's reads and the client's responses.
 
 use std::io::ErrorKind;
 

@@ -199,7 +199,7 @@ async fn read_on(settings: ListenerSettings, seconds: u64, piece: usize) -> u64 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_is_answered_early_may_send_on_and_gets_its_answer() {
+async fn a_client_that_keeps_sending_gets_its_early_answer() {
     let settings = ListenerSettings { linger_bytes_long: 4 * 1024 * 1024, ..ListenerSettings::default() };
     assert_eq!(read_on(settings.clone(), 10, 100_000).await, 10, "while it sends");
     assert!((30..=31).contains(&read_on(settings.clone(), 100, 1_000).await), "and no longer than 30 seconds");
@@ -256,7 +256,7 @@ async fn a_websocket_may_be_silent() {
 
 // promise: edge.26
 #[tokio::test(start_paused = true)]
-async fn a_client_that_does_not_take_its_response_is_cut_off() {
+async fn a_client_that_does_not_read_its_response_is_disconnected() {
     let mut rig = rig_with(ListenerSettings::default(), None, 1_024);
     rig.send(GET).await;
     rig.read().await.unwrap();

@@ -1,4 +1,4 @@
-//! Session tickets that every node of the fleet can decrypt and that expire by themselves.
+//! Session tickets that every node of the fleet can decrypt and that expire at a fixed time.
 //!
 //! All nodes share a secret seed. Time is divided into epochs of six hours, and the key of an epoch is derived from the
 //! seed and the epoch's number, so nodes agree without communication. A ticket is encrypted with the key of its epoch
@@ -227,7 +227,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_foreign_ticket_never_opens(mut bytes in proptest::collection::vec(0_u8.., 0..200), flip in 0_usize..300) {
+        fn a_ticket_of_another_key_never_decrypts(mut bytes in proptest::collection::vec(0_u8.., 0..200), flip in 0_usize..300) {
             let now = Arc::new(AtomicI64::new(1_800_000_000));
             let tickets = tickets(&[1], &now);
             proptest::prop_assert_eq!(tickets.decrypt(&bytes), None);

@@ -96,11 +96,11 @@ fn both() -> Interface<Code> {
         segments: SEGMENTS,
         headers: &[
             ("ETag", "Changes whenever an order of the project changes. Send it back as If-None-Match."),
-            ("Location", "Where the new order is."),
+            ("Location", "The path of the new order."),
             ("Link", "Links to other pages, or to where a deprecation is explained (RFC 8288)."),
             ("Deprecation", "Since when the operation is deprecated: @ and a Unix timestamp (RFC 9745)."),
-            ("Sunset", "When the operation will be gone (RFC 8594); absent while no date is set."),
-            ("Idempotency-Replayed", "`true` when the answer is the one given the first time."),
+            ("Sunset", "When the operation will be removed (RFC 8594); absent while no date is set."),
+            ("Idempotency-Replayed", "`true` if this repeats the first response."),
             ("X-API-Stability", "How stable the operation is: `beta` may still change."),
         ],
         errors: &[

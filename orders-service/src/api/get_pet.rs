@@ -22,7 +22,7 @@ use crate::order;
 pub(super) const OPERATION: Operation = Operation {
     tag: "Pets",
     summary: "Find a pet",
-    description: "Whether the store has an order for this pet. Deprecated: it will be gone after the Sunset date.",
+    description: "Whether the store has an order for this pet. Deprecated: it will be removed after the Sunset date.",
     scope: Some(Scope::OrdersRead),
     answers: &[Success::new(200, "The pet.", schema::of::<Pet>).with(&["Deprecation", "Sunset", "Link"])],
     errors: &[Code::PetNotFound, Code::EndpointSunset],

@@ -17,7 +17,7 @@ pub(crate) async fn method_not_allowed() -> ApiError {
 }
 
 /// 500 for a panic, which is a bug: this request fails, the service continues.
-#[expect(clippy::needless_pass_by_value, reason = "the layer hands the panic over by value")]
+#[expect(clippy::needless_pass_by_value, reason = "the layer passes the panic by value")]
 pub(crate) fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
     let text = panic
         .downcast_ref::<&str>()
@@ -26,7 +26,7 @@ pub(crate) fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
         .unwrap_or_default();
     tracing::error!(
         panic = text,
-        "a handler panicked; answered 500. This is a defect: report it with the panic's place, which standard error has"
+        "a handler panicked; answered 500. This is a defect: report it with the panic message from standard error"
     );
     Code::InternalError.refuse().into_response()
 }

@@ -122,7 +122,7 @@ mod tests {
 
     impl DatabaseError for DriverError {
         fn message(&self) -> &'static str {
-            "a test says so"
+            "a test causes it"
         }
 
         fn code(&self) -> Option<Cow<'_, str>> {

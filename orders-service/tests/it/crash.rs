@@ -57,7 +57,7 @@ impl Process {
             .lines()
             .map(|line| serde_json::from_str::<serde_json::Value>(&line.unwrap()).unwrap())
             .find(|line| line["http"].is_string())
-            .expect("the service says where it listens");
+            .expect("the service prints its addresses");
         let address = |listener: &str| listening[listener].as_str().unwrap().parse().unwrap();
         Self { child, http: address("http"), internal: address("internal"), admin: address("admin") }
     }

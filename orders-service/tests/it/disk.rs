@@ -1,5 +1,5 @@
 //! The real process with a failing disk: no space, a lasting lock, damaged pages, a kill in the middle of a list. Reads
-//! work where possible, no acknowledged change is lost, no wrong data is returned, and the service recovers by itself.
+//! work where possible, no acknowledged change is lost, no wrong data is returned, and the service recovers.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

@@ -98,7 +98,7 @@ async fn a_removed_project_is_erased_as_soon_as_both_processes_run() {
     let at_rest = |text: &str| world.at_rest().windows(text.len()).any(|window| window == text.as_bytes());
     assert!(at_rest("key-of-the-one-that-goes"));
     *plane.ill.lock() = false;
-    until("the service says that it is done", async || plane.waiting.lock().is_empty()).await;
+    until("the service confirms the erasure", async || plane.waiting.lock().is_empty()).await;
     assert!(!at_rest("key-of-the-one-that-goes"), "no file contains erased data");
     assert!(at_rest("key-of-the-one-that-stays"));
     assert_eq!(get_as(&world, of(&gone), "/v1/store/orders").await, "[]");

@@ -97,7 +97,7 @@ async fn a_compressed_list_decompresses_to_the_plain_list() {
             _ => zstd::stream::read::Decoder::new(&*packed).unwrap().read_to_end(&mut unpacked),
         };
         read.unwrap();
-        assert!(unpacked == plain, "{used} says something else");
+        assert!(unpacked == plain, "{used} decompresses to something else");
     }
     let identity = world.request(Method::GET, "/v1/store/orders").header("accept-encoding", "identity, zstd;q=0");
     assert!(identity.send().await.unwrap().headers().get("content-encoding").is_none());

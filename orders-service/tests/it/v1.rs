@@ -38,7 +38,7 @@ async fn a_store_without_orders_is_an_empty_array() {
 
 // rule: 4.1.2, 9.2
 #[tokio::test]
-async fn query_parameters_of_the_list_are_ignored_because_there_are_none() {
+async fn the_list_has_no_query_parameters_and_ignores_them() {
     let world = World::new().await;
     world.given(ORDERS).await;
     let all = world.get("/v1/store/orders").await.text().await.unwrap();

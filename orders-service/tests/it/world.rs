@@ -286,13 +286,13 @@ pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let mut pause = tokio::time::interval(Duration::from_millis(20));
     pause.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     while !holds().await {
-        assert!(Instant::now() < deadline, "waited in vain until {what}");
+        assert!(Instant::now() < deadline, "timed out waiting until {what}");
         pause.tick().await;
     }
 }
 
 /// The size of a run, from the environment; the default is smaller than in the commands of `bench/`.
-#[expect(clippy::disallowed_methods, reason = "the length of a run is no setting of the product")]
+#[expect(clippy::disallowed_methods, reason = "the length of a test run is not a setting of the product")]
 pub(crate) fn extent(variable: &str, usual: i64) -> i64 {
     std::env::var(variable).map_or(usual, |text| text.parse().expect("a whole number"))
 }

@@ -22,7 +22,7 @@ const UNDELIVERED_MAX: usize = 1_000;
 /// The largest clock error of this machine at which bans of other nodes still take effect, in seconds.
 const CLOCK_ERROR_SECONDS_MAX: i64 = 3_600;
 
-/// A lifted ban, remembered so that a node that missed the lift cannot bring it back.
+/// A lifted ban, kept so that a node that missed the lift cannot restore it.
 #[derive(Clone, Copy)]
 struct Lift {
     began: UnixSeconds,
@@ -133,7 +133,7 @@ impl BanTable {
         known
     }
 
-    /// Bans a key manually from `now` until `until`, whatever the switch. `None` if the table is full of banned keys.
+    /// Bans a key manually from `now` until `until`, even if bans are off. `None` if the table is full of banned keys.
     pub fn add(&self, key: &KeyId, now: UnixMillis, until: UnixSeconds) -> Option<Ban> {
         let mut histories = self.histories.lock();
         if !histories.contains_key(key) {
@@ -178,7 +178,7 @@ impl BanTable {
     }
 
     /// Adds a ban of another node, unless it is over, known, or was lifted.
-    pub fn adopt(&self, ban: &Ban, now: UnixMillis) {
+    pub fn merge(&self, ban: &Ban, now: UnixMillis) {
         let by_rule = ban.reason == BanReason::Strikes;
         // Times of a ban are the store's; this machine's clock may be wrong.
         if now >= ban.until.plus(CLOCK_ERROR_SECONDS_MAX).to_millis()

@@ -20,8 +20,8 @@ fn table(switch: BanSwitch) -> BanTable {
 }
 
 /// Refuses one key at these times; returns the first time that led to a ban, and the ban.
-fn refuse(table: &BanTable, window: Window, limit: u32, moments: impl IntoIterator<Item = i64>) -> Option<(i64, Ban)> {
-    moments.into_iter().find_map(|at| table.refuse(&key(1), window, limit, UnixMillis(at)).map(|ban| (at, ban)))
+fn refuse(table: &BanTable, window: Window, limit: u32, times: impl IntoIterator<Item = i64>) -> Option<(i64, Ban)> {
+    times.into_iter().find_map(|at| table.refuse(&key(1), window, limit, UnixMillis(at)).map(|ban| (at, ban)))
 }
 
 // rule: 8.3
@@ -34,7 +34,7 @@ fn two_hundred_requests_in_progress_at_the_limit_are_not_abuse() {
 
 // rule: 8.3, 8.11
 #[test]
-fn the_strike_that_is_too_many_bans_for_a_minute_and_then_longer_each_time() {
+fn one_strike_too_many_bans_for_a_minute_and_each_further_ban_is_longer() {
     let table = table(BanSwitch::On);
     let mut begins = MINUTE;
     for (nth, seconds) in [60, 300, 900, 3_600, 3_600].into_iter().enumerate() {
@@ -67,8 +67,8 @@ fn after_a_day_without_bans_the_shortest_one_is_due_again() {
 fn a_large_limit_tolerates_half_of_itself_and_a_small_one_twenty() {
     for (limit, strikes) in [(1, 20), (40, 20), (60, 30), (1_000, 500)] {
         let table = table(BanSwitch::On);
-        let moments = std::iter::once(MINUTE).chain((0..).map(|n| MINUTE + 1_001 + n * 10));
-        let (at, _) = refuse(&table, Window::Minute, limit, moments).unwrap();
+        let times = std::iter::once(MINUTE).chain((0..).map(|n| MINUTE + 1_001 + n * 10));
+        let (at, _) = refuse(&table, Window::Minute, limit, times).unwrap();
         assert_eq!(at, MINUTE + 1_001 + (strikes - 1) * 10, "limit {limit}");
     }
 }
@@ -102,18 +102,18 @@ fn strikes_older_than_a_minute_do_not_count() {
 // rule: 8.3
 #[test]
 fn off_counts_nothing_and_shadow_refuses_no_request() {
-    let moments = || (0..100).map(|n| MINUTE + n * 500);
+    let times = || (0..100).map(|n| MINUTE + n * 500);
     let off = table(BanSwitch::Off);
-    assert_eq!(refuse(&off, Window::Minute, 60, moments()), None);
+    assert_eq!(refuse(&off, Window::Minute, 60, times()), None);
     let shadow = table(BanSwitch::Shadow);
-    let (at, ban) = refuse(&shadow, Window::Minute, 60, moments()).unwrap();
+    let (at, ban) = refuse(&shadow, Window::Minute, 60, times()).unwrap();
     assert!(ban.shadow);
     assert_eq!(shadow.list(UnixMillis(at)).len(), 1);
     assert_eq!(shadow.holds(&key(1), || UnixMillis(at)), None);
     for table in [off, shadow] {
         let until = UnixSeconds(at / 1_000 + 100);
         table.add(&key(2), UnixMillis(at), until).unwrap();
-        assert_eq!(table.holds(&key(2), || UnixMillis(at)), Some(until), "a manual ban holds whatever the switch says");
+        assert_eq!(table.holds(&key(2), || UnixMillis(at)), Some(until), "a manual ban ignores the switch");
     }
 }
 

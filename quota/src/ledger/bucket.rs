@@ -291,8 +291,8 @@ impl Bucket {
         (until > around.now).then_some(until)
     }
 
-    /// Replaces the node's component with its claim. A claim about another window means that the node has nothing in this
-    /// one: units in a reply that never arrived do not exist.
+    /// Replaces the node's component with its claim. A claim about another window means that the node has nothing in
+    /// this one: units in a reply that never arrived do not exist.
     fn execute(&mut self, statement: &Statement, mine: &mut Component) {
         let claim = statement.claim;
         let minute_units = if claim.minute == self.minute { claim.minute_units() } else { 0 };

@@ -1,4 +1,4 @@
-//! The node's side of the ledger: what one gateway process knows of one bucket, and what it may do with it.
+//! The node's side of the ledger: one gateway process's state of one bucket, and the units that it may spend.
 //!
 //! A unit may be spent if a reply granted it and its window has certainly not ended: a grant is valid until the
 //! time of asking plus the rest of the window by the store's clock, on the monotonic clock, because the store read its
@@ -68,7 +68,7 @@ pub enum Purpose {
     Prefetch,
     /// The held units are not needed.
     HandBack,
-    /// The store may have lost data: repeat what was spent and keep what is held.
+    /// The store may have lost data: repeat spent units and keep held ones.
     Assert,
 }
 
@@ -137,8 +137,8 @@ impl NodeBucket {
 
     /// Tries to spend one unit for a request that has just arrived.
     pub fn spend(&mut self, now: Duration, limits: Limits) -> Step {
-        self.adopt(limits);
-        self.rate.note(now);
+        self.set_limits(limits);
+        self.rate.record(now);
         self.used_at = self.used_at.max(now);
         self.take(now)
     }
@@ -186,7 +186,7 @@ impl NodeBucket {
             mirror.claim()
         });
         let (need, spare) = match purpose {
-            // Nothing is granted before the store has received the claim of what was spent.
+            // Nothing is granted before the store has received the claim of spent units.
             _ if self.mirror.as_ref().is_some_and(Mirror::goes_by_own_clock) => (0, 0),
             Purpose::Spend(waiting) => (waiting, self.lease(now)),
             Purpose::Prefetch => (0, self.lease(now).saturating_sub(claim.held)),
@@ -264,9 +264,9 @@ impl NodeBucket {
         self.me
     }
 
-    /// Continues under a new generation or place, because the store answered statement `seq` that the current one is over.
-    /// The store's charges for the old one stay, so the new one claims only what was spent beyond them. `false` if that
-    /// statement was abandoned before.
+    /// Continues under a new generation or place, because the store answered statement `seq` that the current one is
+    /// over. The store's charges for the old one stay, so the new one claims only what was spent beyond them. `false`
+    /// if that statement was abandoned before.
     pub fn begin_anew(&mut self, seq: u64, me: NodeId) -> bool {
         if !self.was_not_executed(seq) {
             return false;
@@ -308,7 +308,7 @@ impl NodeBucket {
         self.flight.is_none() && self.owes() && now >= self.used_at + self.idle_after(now)
     }
 
-    /// Whether the store's record of this node differs from what it has spent.
+    /// Whether the store's record of this node differs from the units it has spent.
     pub fn owes(&self) -> bool {
         self.unsure || self.mirror.as_ref().is_some_and(Mirror::owes)
     }
@@ -319,8 +319,8 @@ impl NodeBucket {
         self.must_assert = self.mirror.as_ref().is_some_and(|mirror| mirror.matters(now));
     }
 
-    /// Like [`Self::demand_assert`], for a store with new data: it has also lost the charges of earlier generations of this
-    /// node.
+    /// Like [`Self::demand_assert`], for a store with new data: it has also lost the charges of earlier generations of
+    /// this node.
     pub fn store_forgot(&mut self, now: Duration) {
         if let Some(mirror) = &mut self.mirror {
             mirror.claim_everything();
@@ -350,7 +350,7 @@ impl NodeBucket {
 
     /// Applies new limits at once; the spent units stay. The held units were granted under the old limits, and the next
     /// statement returns them.
-    fn adopt(&mut self, limits: Limits) {
+    fn set_limits(&mut self, limits: Limits) {
         if limits == self.limits {
             return;
         }

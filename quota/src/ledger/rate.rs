@@ -18,7 +18,7 @@ pub(crate) struct Rate {
 
 impl Rate {
     /// Counts one event.
-    pub(crate) fn note(&mut self, now: Duration) {
+    pub(crate) fn record(&mut self, now: Duration) {
         self.score = self.decayed(now).saturating_add(EVENT);
         self.at = self.at.max(now);
     }
@@ -48,13 +48,13 @@ mod tests {
         let mut now = Duration::ZERO;
         for _ in 0..events {
             now += gap;
-            rate.note(now);
+            rate.record(now);
         }
         (rate, now)
     }
 
     #[test]
-    fn a_steady_flow_is_seen_as_it_is() {
+    fn a_steady_rate_is_measured_exactly() {
         for per_second in [5_u32, 50, 5_000] {
             let (rate, now) = after(per_second * 20, Duration::from_secs(1) / per_second);
             let seen = rate.expected_in(now, Duration::from_secs(10));
@@ -71,9 +71,9 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_read_out_of_order_does_no_harm() {
+    fn a_clock_read_out_of_order_does_not_change_the_rate() {
         let (mut rate, now) = after(10, Duration::from_millis(10));
-        rate.note(now.saturating_sub(Duration::from_millis(50)));
+        rate.record(now.saturating_sub(Duration::from_millis(50)));
         assert!(rate.expected_in(now, Duration::from_secs(1)) >= 4);
     }
 }

@@ -189,8 +189,8 @@ impl RedisStore {
         self.run(link, &link.statement, key, &all, asking).await
     }
 
-    /// Whether a server is full. The scripts run all the same, so they do not find out. The command adds nothing to a key
-    /// that does not exist, and a full server refuses it.
+    /// Whether a server is full. The scripts run all the same, so they do not find out. The command adds nothing to a
+    /// key that does not exist, and a full server refuses it.
     async fn is_full(&self, link: &Link) -> bool {
         let mut nothing = redis::cmd("ZADD");
         nothing.arg(link.local_key(NOTHING_KEY)).arg("XX").arg(0).arg("");

@@ -80,7 +80,7 @@ impl Fleet {
 
 // rule: 8.1
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn three_nodes_let_exactly_the_limit_through_at_a_fraction_of_a_call_per_request() {
+async fn three_nodes_admit_exactly_the_limit_with_few_store_calls() {
     for per_minute in [60, 300, 1_000, 20_000] {
         let fleet = Fleet::new();
         let limits = limits(per_minute, 1_000_000);
@@ -94,7 +94,8 @@ async fn three_nodes_let_exactly_the_limit_through_at_a_fraction_of_a_call_per_r
     }
 }
 
-/// Admitted requests of 1,000 in a steady minute below the limit, and the statements they took, with three nodes in turn.
+/// Admitted requests of 1,000 in a steady minute below the limit, and the statements they took, with three nodes in
+/// turn.
 async fn steady_thousand() -> (u32, u64) {
     let clock = TestClock::new();
     let store = Arc::new(Shared { store: MemoryStore::new(clock.clone(), BUCKETS_MAX), calls: AtomicU64::new(0) });
@@ -119,7 +120,7 @@ async fn steady_thousand() -> (u32, u64) {
 
 // docs/operator/capacity.md promises 0.08 calls per request.
 #[tokio::test]
-async fn a_thousand_steady_requests_over_three_nodes_take_at_most_eighty_statements() {
+async fn a_thousand_steady_requests_over_three_nodes_need_at_most_eighty_statements() {
     let (admitted, calls) = steady_thousand().await;
     assert_eq!(admitted, 1_000);
     assert!(calls <= 80, "{calls} statements for {admitted} requests");
@@ -136,7 +137,7 @@ async fn other_gateways_of_the_control_plane_do_not_share_an_embedded_store() {
 
 // rule: 8.1
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn three_nodes_let_exactly_the_day_through() {
+async fn three_nodes_admit_exactly_the_daily_limit() {
     let fleet = Fleet::new();
     assert_eq!(fleet.burst(limits(1_000, 400), 3_000).await, 400);
     assert_eq!(fleet.store.view(&project()).await.unwrap().unwrap().minute_charged, 400);

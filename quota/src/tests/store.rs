@@ -43,7 +43,7 @@ pub(super) async fn keeps_the_promises_of_a_store(store: &dyn Store, name: impl 
 
     let mut copy = state(1, 3, returned, 1, few);
     copy.node.generation.process += 1;
-    assert_eq!(store.execute(&name(0), copy).await.unwrap(), Reply::Displaced, "another process speaks for this place");
+    assert_eq!(store.execute(&name(0), copy).await.unwrap(), Reply::Displaced, "another process uses this place");
     let mut restarted = state(1, 1, Claim::NOTHING, 0, few);
     restarted.node.generation = Generation { start: 2, stay: 0, process: 7 };
     let again = execute(store, &name(0), restarted).await;
@@ -84,5 +84,5 @@ async fn the_embedded_store_keeps_every_bucket_of_the_current_day() {
     clock.pass(Duration::from_hours(26));
     let (project, statement) = one(full);
     assert!(store.execute(&project, statement).await.is_ok(), "the next day there is room");
-    assert_eq!(store.export().buckets.len(), 1, "what is over is not carried over a restart");
+    assert_eq!(store.export().buckets.len(), 1, "ended windows are not kept over a restart");
 }

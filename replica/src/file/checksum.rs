@@ -1,7 +1,6 @@
 //! Checksums of stored entities, verified whenever one is read and once after each start: a changed byte on the disk
 //! must not be one tenant's silent outage.
-//!
-//! A file with a wrong entity goes on serving the others (`damaged`).
+//! A file with a wrong entity still serves the others (`damaged`).
 
 use anyhow::Context as _;
 use aws_lc_rs::digest::{Context, SHA256};

@@ -96,12 +96,12 @@ impl File {
         Ok(fresh)
     }
 
-    /// Sets the damaged file aside and goes on with the new one. A crash between the two leaves a gateway without a
+    /// Renames the damaged file and continues with the new one. A crash between the two leaves a gateway without a
     /// replica, which requests a snapshot.
     pub(crate) fn exchange(&self, fresh: Database) -> anyhow::Result<()> {
         let why = self.damage.in_words().unwrap_or_default();
         if self.path.exists() {
-            damage::set_aside(&self.path, &anyhow::Error::msg(why))?;
+            damage::quarantine(&self.path, &anyhow::Error::msg(why))?;
         }
         std::fs::rename(beside(&self.path), &self.path)?;
         chassis::durable::sync_names(self.path.parent().unwrap_or(Path::new("")))?;

@@ -105,7 +105,7 @@ async fn a_platform_with_postgresql_is_restored_with_the_documented_commands_aft
             assert!(said.contains("Withdrawn again") && said.contains(&format!("shop {id}")), "{said}");
         })
         .await;
-    until("the gateway has taken what is older", async || !knows_late(&deployment).await).await;
+    until("the gateway has applied the older state", async || !knows_late(&deployment).await).await;
     assert_eq!(list(&deployment, &key).await, before, "the same answers");
     assert_eq!(list(&deployment, &leaked).await.0, 401, "a key that leaked stays revoked");
     assert!(domain_works(&deployment).await, "with the certificate of before");

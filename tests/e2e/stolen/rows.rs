@@ -57,18 +57,18 @@ pub(super) const GATEWAY: &[Row] = &[
         until: "sign as any caller, towards services that keep no record of keys; at the control plane nothing without the \
                 API key itself",
         afterwards: "refused by the platform's own services within about two seconds, also a request whose body was still on \
-                     its way; by others when they ask for the key set; the other gateways' identities stay good",
+                     its way; by others when they ask for the key set; the other gateways' identities stay valid",
         tried: &[(Try::SignToOrders, true, false), (Try::SignToControlPlane, false, false)],
     },
     Row {
         with: "its keys for sessions",
-        until: "read recorded sessions of TLS 1.2, and pretend in sessions that are resumed",
+        until: "read recorded sessions of TLS 1.2, and impersonate the platform in resumed sessions",
         afterwards: "the other gateways have new ones within a second or two",
         tried: &[(Try::TicketKeysOfAnotherGateway, true, false)],
     },
     Row {
         with: "the sealing secret, and its copy of the certificates",
-        until: "pretend to be the domains it serves",
+        until: "impersonate the domains it serves",
         afterwards: "the same: change the sealing secret and revoke the certificates \
                      ([secrets](docs/operator/secrets.md#the-sealing-secret))",
         tried: &[(Try::OpenPrivateKey, true, true)],
@@ -80,10 +80,10 @@ pub(super) const GATEWAY: &[Row] = &[
         tried: &[(Try::Redis, true, true)],
     },
     Row {
-        with: "what passes through it meanwhile",
-        until: "everything that it serves, API keys among it, which it can use as their owners can; passes of operators who \
+        with: "the traffic through it meanwhile",
+        until: "everything that it serves, including API keys, which it can use like their owners; passes of operators who \
                 ask it, which open its own admin listener and no other; sessions of the dashboard",
-        afterwards: "everybody signs in to the dashboard again; owners replace the API keys that passed through it",
+        afterwards: "all users sign in to the dashboard again; owners replace the API keys that passed through it",
         tried: &[
             (Try::SignWithPresentedKey, true, false),
             (Try::PresentedKeyAtAnotherGateway, true, true),
@@ -102,8 +102,8 @@ pub(super) const GATEWAY: &[Row] = &[
 pub(super) const SERVICE: &[Row] = &[
     Row {
         with: "the orders-service's credential",
-        until: "hand in events of orders, which customers' webhooks are told; ask whether an identity is a project's; learn \
-                which projects are erased, and say that it has erased them",
+        until: "send events of orders, which go to customers' webhooks; ask whether an identity is a project's; learn \
+                which projects are erased, and confirm that it has erased them",
         afterwards: "nothing: refused at once, by other replicas of the control plane within a second",
         tried: &[
             (Try::HandInEvents, true, false),
@@ -120,14 +120,14 @@ pub(super) const SERVICE: &[Row] = &[
         tried: &[(Try::OrdersDatabase, true, true)],
     },
     Row {
-        with: "what passes through it meanwhile",
+        with: "the traffic through it meanwhile",
         until: "orders; tokens of callers and passes of operators that are good at this service alone, for a minute",
         afterwards: "",
         tried: &[(Try::SeenTokenAtControlPlane, false, false)],
     },
 ];
 
-/// A table as SECURITY.md has it.
+/// A table of SECURITY.md.
 pub(super) fn table(rows: &[Row]) -> String {
     let row = |row: &Row| format!("| {} | {} | {} |\n", row.with, row.until, row.afterwards).replace("  |", " |");
     let head = "| With | Until `tollhouse node revoke` | Afterwards |\n|---|---|---|\n";

@@ -115,7 +115,7 @@ pub(super) async fn backup(common: &Common, directory: &Directory, options: &Dat
     for Part { name, file, copy, .. } in parts(directory, options) {
         anyhow::ensure!(
             file.exists(),
-            "there is no database {}; name it with --{name}-database. One of PostgreSQL is backed up by pg_dump: see \
+            "there is no database {}; name it with --{name}-database. Back up PostgreSQL with pg_dump: see \
              docs/operator/backup.md",
             file.display()
         );
@@ -146,7 +146,7 @@ pub(super) async fn restore(common: &Common, directory: &Directory, restore: &Re
         );
     }
     let manifest: Value = serde_json::from_str(&text).with_context(|| format!("reading {}", from.display()))?;
-    let made_at = made_at(&manifest).with_context(|| format!("{} has no time of its creation", from.display()))?;
+    let made_at = made_at(&manifest).with_context(|| format!("{} has no creation time", from.display()))?;
     if !restore.older {
         is_newest(directory, from, made_at)?;
     }
@@ -162,7 +162,7 @@ pub(super) async fn restore(common: &Common, directory: &Directory, restore: &Re
     let prepared = prepare(&parts, &files, &promised, (revocations.as_path(), restore.bring_back)).await;
     let report = prepared.inspect_err(|_| files.iter().for_each(|(fresh, _)| remove(fresh)))?;
     let kept = backup::replace(&files).context(
-        "the databases are restored by half, and no service opens them: make room or right what is said below, and \
+        "the restore is incomplete, and no service opens the databases: correct the error below (free space?), and \
          restore again",
     )?;
     let done = json!({ "backup": manifest, "kept": kept, "report": report });

@@ -33,7 +33,7 @@ pub(super) async fn list(client: &Client, operators: bool) -> anyhow::Result<Val
 /// Lists valid credentials of every kind.
 pub(super) async fn good(client: &Client) -> anyhow::Result<Value> {
     let is_good = |one: &Value| one.get("revoked_at").is_none_or(Value::is_null);
-    matching(client, is_good).await?.context("an answer without credentials")
+    matching(client, is_good).await?.context("the response has no list of credentials")
 }
 
 /// Revokes a credential; with `made`, also those that it created.

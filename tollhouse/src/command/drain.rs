@@ -22,7 +22,7 @@ pub(super) async fn run(common: &Common, client: &Client, node: Option<&str>, re
         [one] => one,
         [] if found.is_empty() => anyhow::bail!("no gateway answers"),
         [] => anyhow::bail!("unknown gateway; these answer: {}", names(&found.iter().collect::<Vec<_>>())),
-        _ => anyhow::bail!("name one of several gateways: {}", names(&meant)),
+        _ => anyhow::bail!("give the name of a gateway: {}", names(&meant)),
     };
     let method = if resume { Method::DELETE } else { Method::POST };
     let answered = client.edge_at(edge, method, "/drain").await?;

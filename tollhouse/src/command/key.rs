@@ -44,7 +44,7 @@ pub enum Key {
         #[arg(long, default_value_t = 86_400)]
         overlap_seconds: u32,
     },
-    /// Refuse a key for good, on every gateway within a second.
+    /// Refuse a key permanently, on every gateway within a second.
     Revoke {
         /// The project.
         project: ProjectId,
@@ -95,7 +95,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Key) -> anyhow
             let lagging = lagging(&revoked);
             let revoked = json!({ "id": key, "revoked": true, "lagging": lagging });
             answer(common, &revoked, |_| {
-                waiting(&format!("{key} is refused from now on"), &format!("{key} is revoked"), &lagging)
+                waiting(&format!("every gateway refuses {key} now"), &format!("{key} is revoked"), &lagging)
             });
             Attention::when(!lagging.is_empty())?;
         }

@@ -166,13 +166,13 @@ fn cut(name: &str) -> String {
 /// The result of a revocation, and the operator's next steps.
 fn revoked(name: &str, answered: &Value) -> String {
     let mut text = format!(
-        "{name} is refused from now on, its identities too, and the other gateways have new keys for sessions. If it is in \
-         wrong hands, change the sealing secret too: docs/operator/secrets.md says how.\n"
+        "{name} is revoked, and so are its identities; the other gateways have new session keys. If it was stolen, \
+         change the sealing secret too: see docs/operator/secrets.md.\n"
     );
     if let Some(file) = answered.pointer("/revoked/0/file").and_then(Value::as_str) {
         text.push_str(&format!(
-            "\nIts credential came from the file {file}. That credential is never taken again. Before {name} can come \
-             back: `tollhouse node add {name}`, put the new credential into that file, and restart {name}. In containers \
+            "\nIts credential came from the file {file}. That credential is never accepted again. To bring {name} back: \
+             `tollhouse node add {name}`, put the new credential into that file, and restart {name}. In containers \
              replace the original in the data directory of `tollhouse init`, which copies it at each start.\n"
         ));
     }

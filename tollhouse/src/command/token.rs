@@ -58,7 +58,7 @@ fn revoked(name: &str, answered: &Value) -> String {
     let mut text = format!("Revoked:\n{}", credentials::readable(&all("revoked")));
     if all("made").as_array().is_some_and(|made| !made.is_empty()) {
         text.push_str(&format!(
-            "\n{name} made these, which are good still. `tollhouse token revoke {name} --made` revokes them as well:\n{}",
+            "\n{name} created these, which are still valid. `tollhouse token revoke {name} --made` revokes them:\n{}",
             credentials::readable(&all("made"))
         ));
     }

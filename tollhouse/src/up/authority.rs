@@ -32,8 +32,8 @@ const ROOT_DAYS: i64 = 3_650;
 const LEAF_DAYS: i64 = 397;
 const RENEW_DAYS_BEFORE: i64 = 30;
 
-/// Interval of checks of the wildcard certificate: a check reads four files, and a machine that slept for weeks soon has
-/// a valid one.
+/// Interval of checks of the wildcard certificate: a check reads four files, and a machine that slept for weeks soon
+/// has a valid one.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Creates missing certificates and renews expiring ones.

@@ -123,7 +123,7 @@ async fn orders(client: &Client, project: &str, clock: &dyn Clock) -> anyhow::Re
     let of_project = format!("/internal/orders/{}", client.identity_of(project).await?);
     let kept = client.orders_json(&format!("{of_project}/summary")).await?;
     if kept.as_object().into_iter().flatten().any(|(_, count)| count.as_i64().is_some_and(|count| count > 0)) {
-        return Ok(json!({ "pending": [], "shipped": [] })); // whose they are is not ours to say
+        return Ok(json!({ "pending": [], "shipped": [] })); // the demo does not know these orders
     }
     let path = format!("{of_project}/import");
     client.orders(Method::POST, &path, lines.into()).await?;

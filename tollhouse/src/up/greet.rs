@@ -120,8 +120,8 @@ pub(super) fn print_test_world(directory: &Directory, run: &RunFile, world: &Tes
     let tollhouse = |arguments: &str| tell!("  {} {arguments} --data-dir {place}", shell_quoted(&program));
     let root = directory.path(ROOT);
     let root = root.canonicalize().unwrap_or(root);
-    tell!("\nThe test world is open: DNS answers as {} says, and pebble issues certificates.", world.zones().display());
-    tell!("Attach a domain; the first command says which record to create, the second creates it:\n");
+    tell!("\nThe test world is running: DNS answers from {}, and pebble issues certificates.", world.zones().display());
+    tell!("Attach a domain; the first command prints the record to create, the second creates it:\n");
     tollhouse("domain add demo-pro shop.customer.test");
     tollhouse("dns set shop.customer.test CNAME TARGET");
     tollhouse("domain verify demo-pro shop.customer.test");

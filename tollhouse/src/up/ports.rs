@@ -38,7 +38,7 @@ fn reason(address: SocketAddr, error: &std::io::Error) -> String {
     match error.kind() {
         ErrorKind::AddrInUse => format!("another program listens on {address}"),
         ErrorKind::PermissionDenied => format!(
-            "the system lets only root listen on ports below 1024, unless told otherwise (sysctl \
+            "the system lets only root listen on ports below 1024, by default (sysctl \
              net.ipv4.ip_unprivileged_port_start={})",
             address.port()
         ),

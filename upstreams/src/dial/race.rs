@@ -1,4 +1,4 @@
-//! Connects to two addresses at once if the first does not answer: an address that swallows packets costs a quarter of a
+//! Connects to two addresses at once if the first does not answer: an address that drops packets costs a quarter of a
 //! second, not the whole connect timeout (RFC 8305 section 5).
 
 use std::future::poll_fn;
@@ -15,10 +15,10 @@ use crate::{Endpoint, Endpoints};
 /// How long the first address has before another one is tried too: the recommended delay of RFC 8305 section 8.
 const RACE_AFTER: Duration = Duration::from_millis(250);
 
-/// Connects to `first` with `connect`, and also to another address if there is no result soon. Returns the connection and
-/// its address, if that is another one. An address that fails is recorded as failing, so that requests avoid it until it
-/// has accepted a connection again; so is one that loses if `late_is_failed`. `now` is the monotonic time at the
-/// start. The error is that of `first`, whose record is left to the caller.
+/// Connects to `first` with `connect`, and also to another address if there is no result soon. Returns the connection
+/// and its address, if that is another one. An address that fails is recorded as failing, so that requests avoid it
+/// until it has accepted a connection again; so is one that loses if `late_is_failed`. `now` is the monotonic time at
+/// the start. The error is that of `first`, whose record is left to the caller.
 pub async fn race<T, F>(
     endpoints: &Endpoints,
     first: &Arc<Endpoint>,
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_address_has_a_quarter_of_a_second_alone() {
+    async fn the_first_address_has_a_head_start_of_a_quarter_of_a_second() {
         for (one, two, expected) in [
             ((249, true), (0, true), (Some(1), 0)),
             ((251, true), (0, true), (Some(2), 1)),

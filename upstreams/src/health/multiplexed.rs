@@ -53,7 +53,7 @@ async fn send(
 ) -> anyhow::Result<(Response<h2::RecvStream>, Vec<u8>)> {
     *request.version_mut() = Version::HTTP_2;
     let (sender, connection) = h2::client::handshake(stream).await?;
-    // With the last handle it ends by itself.
+    // It ends with the last handle.
     let _driven = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(connection));
     let (response, mut sending) = sender.ready().await?.send_request(request, body.is_none())?;
     if let Some(body) = body {

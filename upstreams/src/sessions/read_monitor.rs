@@ -194,7 +194,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for MonitoredStream<S> {
         let before = into.filled().len();
         let read = ready!(Pin::new(&mut self.stream).poll_read(cx, into));
         match &read {
-            // The end of the stream is no sign of the peer.
+            // The end of the stream does not show that the peer works.
             Ok(()) if into.filled().len() == before => {}
             Ok(()) => self.monitor.bytes_received(),
             Err(error) => {

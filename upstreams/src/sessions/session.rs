@@ -63,7 +63,7 @@ pub(super) struct Session {
     monitor: Arc<ReadMonitor>,
 }
 
-/// What a connection to be opened is for.
+/// The purpose of a connection to be opened.
 pub(super) struct Opening {
     pub(super) pool_key: PoolKey,
     pub(super) connect_timeout: Duration,
@@ -339,7 +339,7 @@ async fn watch_over(mut pings: PingPong, monitor: &ReadMonitor) {
         monitor.ping_sent();
         match timeout(PONG_MAX, pings.ping(Ping::opaque())).await {
             Ok(Ok(_)) => monitor.pong_received(),
-            // The connection is ending by itself.
+            // The connection is already ending.
             Ok(Err(_)) => return sleep(PONG_MAX).await,
             Err(_) => return monitor.set_reason(format!("it did not answer a PING within {} s", PONG_MAX.as_secs())),
         }

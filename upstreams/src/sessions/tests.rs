@@ -118,7 +118,7 @@ async fn serve(stream: DuplexStream, mut silence: watch::Receiver<()>) {
 
 /// A long poll, silence in which PINGs are answered, and then a connection that is dead when the next request comes.
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_dies_after_a_long_silence_costs_one_request() {
+async fn a_connection_that_dies_after_a_long_silence_loses_one_request() {
     let scene = Scene::new();
     assert!(scene.serves(Duration::from_secs(59)).await);
     sleep(Duration::from_secs(39)).await;
@@ -142,7 +142,7 @@ async fn a_connection_that_dies_under_steady_traffic_is_in_doubt_after_two_secon
 
 /// Fifteen a second that may not be sent once more: those of the first 250 ms are lost.
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_dies_costs_what_was_sent_in_a_quarter_of_a_second() {
+async fn a_dead_connection_loses_the_requests_of_a_quarter_of_a_second() {
     let scene = Scene::new();
     let pause = Duration::from_millis(66);
     assert!(steady(&scene, pause, 60, false).await.iter().all(|served| *served));
@@ -195,7 +195,7 @@ async fn slow_responses_cost_few_connections_and_no_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_connection_that_received_last_takes_the_next_request() {
+async fn the_connection_that_received_last_gets_the_next_request() {
     let scene = Scene::new();
     let older = scene.lease(true).await;
     let Acquired::Leased(newer) = scene.open().ready().await.unwrap() else { panic!("a new connection") };

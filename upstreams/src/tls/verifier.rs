@@ -18,7 +18,7 @@ use x509_parser::certificate::X509Certificate;
 pub(super) enum Unusable {
     /// It is a CA certificate.
     #[error(
-        "its certificate was made as an authority (CA:TRUE): put this certificate into tls.ca_certificate_file, or make \
+        "its certificate is a CA certificate (CA:TRUE): put this certificate into tls.ca_certificate_file, or make \
          it with basicConstraints=CA:FALSE"
     )]
     Authority,

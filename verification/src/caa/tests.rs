@@ -99,7 +99,7 @@ fn unknown_critical_properties_forbid() {
 
 // promise: domains.17
 #[test]
-fn wildcards_ask_issuewild_first() {
+fn for_wildcards_issuewild_has_precedence() {
     let wild = |records: &[&str]| rule(&levels(&[("customer.com", records)]), &us(), true);
     assert_eq!(wild(&["0 issue ;", "0 issuewild letsencrypt.org"]), both(), "26");
     assert_eq!(wild(&["0 issue letsencrypt.org", "0 issuewild ;"]), forbids("customer.com"), "27");

@@ -1,5 +1,5 @@
-//! Records at other names that explain those of the domain: a wildcard that answers for it, or its record with the zone's
-//! name added once more.
+//! Records at other names that explain those of the domain: a wildcard that answers for it, or its record with the
+//! zone's name added once more.
 
 use super::zone::Nameserver;
 use super::{Role, Subject, Verification, is_at_or_above, records_of};
@@ -40,7 +40,7 @@ impl Verification<'_> {
         None
     }
 
-    /// The name with its zone added once more, if the CNAME stands there and the name itself has no record: a slip in a
+    /// The name with its zone added once more, if the CNAME is there and the name itself has no record: a slip in a
     /// provider's form.
     pub(super) async fn doubled(
         &self,

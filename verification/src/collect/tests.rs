@@ -129,7 +129,7 @@ async fn denials_without_a_soa_are_understood() {
 
 // promise: domains.9
 #[tokio::test]
-async fn a_control_plane_without_ipv6_calls_no_healthy_nameserver_silent() {
+async fn without_ipv6_a_healthy_nameserver_is_not_reported_as_silent() {
     for failure in [DnsFailure::Unreachable, DnsFailure::Timeout] {
         let both = |name: &str, kind| {
             Ok(match (name, kind) {
@@ -155,7 +155,7 @@ async fn a_control_plane_without_ipv6_calls_no_healthy_nameserver_silent() {
 
 // promise: domains.7
 #[tokio::test]
-async fn the_parent_zones_nameservers_are_asked_despite_a_cache() {
+async fn the_parent_zones_nameservers_are_queried_despite_a_cache() {
     // The registry has the new servers; the resolver still has the old ones.
     let cache = |name: &str, kind| {
         Ok(match (name, kind) {
@@ -267,7 +267,7 @@ async fn six_nameservers_and_seven_labels_are_within_the_limit() {
 
 // promise: domains.30
 #[tokio::test]
-async fn a_name_directly_below_a_private_suffix_lies_in_its_zone() {
+async fn a_name_directly_below_a_private_suffix_is_in_the_zone_of_the_suffix() {
     let resolver = |name: &str, kind| {
         Ok(match (name, kind) {
             ("is-a.dev", RecordKind::Ns) => said(ns(name, &["ns1.dns.test"])),
@@ -296,7 +296,7 @@ async fn a_dnssec_failure_is_reported_as_such() {
 }
 
 #[tokio::test]
-async fn a_zone_that_gives_resolvers_no_answer_is_at_fault_itself_and_a_dead_resolver_is_ours() {
+async fn a_zone_without_answers_is_the_owners_fault_and_a_dead_resolver_is_ours() {
     let of_zone = |name: &str| name.ends_with("customer.test");
     let failing = || DnsReply { code: ReplyCode::ServFail, ..said(Vec::new()) };
     for (silent, code, message) in [

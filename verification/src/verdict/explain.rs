@@ -29,7 +29,7 @@ pub(super) fn zone_missing(expected: &Expectation<'_>) -> Problem {
 pub(super) fn zone_unknown(expected: &Expectation<'_>, why: NoAnswer, resolver_answers: bool) -> Problem {
     let name = expected.name;
     if !resolver_answers && why != NoAnswer::Bogus {
-        let message = format!("Our own DNS resolver gives no answers at present, so {name} could not be checked.");
+        let message = format!("Our own DNS resolver does not answer, so {name} could not be checked.");
         let fix = "No action is needed: we check again automatically.";
         return Problem::new(ProblemCode::DnsTimeout, name.as_str(), message, fix).holding_up().ours();
     }
@@ -48,8 +48,8 @@ pub(super) fn zone_unknown(expected: &Expectation<'_>, why: NoAnswer, resolver_a
         NoAnswer::ServFail | NoAnswer::Malformed => (ProblemCode::DnsServfail, "give resolvers no usable answer"),
         _ => (ProblemCode::DnsTimeout, "do not answer"),
     };
-    let fix =
-        "If this stays, ask your DNS provider whether the nameservers of the domain work; we ask again automatically.";
+    let fix = "If this stays, ask your DNS provider whether the nameservers of the domain work; we check again \
+         automatically.";
     let message = format!("The nameservers of {name} {what}.");
     Problem::new(code, name.as_str(), message, fix).holding_up()
 }
@@ -77,7 +77,7 @@ fn silence(host: &str, place: &str, why: NoAnswer) -> Problem {
         NoAnswer::Lame => (ProblemCode::DnsLameNs, "is listed as a nameserver but does not know the zone"),
         NoAnswer::NoAddress => (ProblemCode::DnsLameNs, "is listed as a nameserver but has no public address"),
     };
-    let fix = "If this stays, ask your DNS provider; we ask again automatically.";
+    let fix = "If this stays, ask your DNS provider; we check again automatically.";
     let problem = Problem::new(code, host, format!("{place} {what}."), fix);
     if why == NoAnswer::Unreachable { problem.ours() } else { problem }
 }
@@ -99,7 +99,7 @@ pub(super) fn no_record(facts: &DnsFacts, expected: &Expectation<'_>, apex: bool
         let message = format!(
             "{name} has no record, but {doubled} has the one for it: the name was entered in full, and the zone was added to it."
         );
-        let fix = format!("Change the record's name so that it stands at {name}. {}", create(expected, apex));
+        let fix = format!("Change the record's name to {name}. {}", create(expected, apex));
         return Problem::new(code, name.as_str(), message, fix)
             .seen([expected.target.to_string()], [format!("{doubled} CNAME {}", expected.target)]);
     }
@@ -181,7 +181,7 @@ fn explain_one(
         )),
         ServerVerdict::CnameChained => problems.push(problem(
             ProblemCode::DnsCnameChained,
-            format!("{name} leads to us by way of {cname}. Its own record must name {target}."),
+            format!("{name} points to us through {cname}. Its own record must name {target}."),
             format!("Change the CNAME of {name} from {cname} to {target}"),
             vec![cname],
         )),
@@ -289,7 +289,7 @@ pub(super) fn local_taken() -> Problem {
     Problem::new(
         ProblemCode::OwnershipTxtMissing,
         "localhost",
-        "Another project on this machine has this local name, or one above, below or beside it.",
+        "Another project on this machine has this local name, or a related one (parent, child or sibling).",
         "Remove that name from the other project, or choose another one.",
     )
 }
@@ -307,7 +307,7 @@ pub(super) fn caa(identity: &CaaIdentity, ruling: &CaaRuling, levels: &[CaaLevel
             ProblemCode::CaaLookupFailed,
             place,
             format!("The CAA records of {place} could not be read, so no authority will issue a certificate."),
-            "If this stays, ask your DNS provider; we ask again automatically.".to_owned(),
+            "If this stays, ask your DNS provider; we check again automatically.".to_owned(),
         ),
         CaaRuling::OtherAccount(place) => (
             ProblemCode::CaaAccountMismatch,

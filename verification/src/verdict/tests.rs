@@ -221,7 +221,7 @@ fn nameservers_that_disagree_are_propagation() {
 }
 
 #[test]
-fn a_nameserver_that_cannot_be_asked_is_a_warning_beside_one_that_answers() {
+fn an_unreachable_nameserver_is_a_warning_if_another_one_answers() {
     let judged = shop(vec![server("ns1", DnsAnswer::Is(TARGET)), server("ns2", DnsAnswer::Failed(NoAnswer::Timeout))]);
     assert_eq!((judged.records, codes(&judged)), (Records::Pass, vec!["DNS_TIMEOUT"]));
     let wrong = shop(vec![server("ns1", DnsAnswer::Nothing), server("ns2", DnsAnswer::Failed(NoAnswer::ServFail))]);
@@ -237,7 +237,7 @@ fn an_apex_passes_only_with_our_addresses() {
     for foreign in [&[EDGE, "198.51.100.7"][..], &[EDGE, "2001:db8::7"], &["198.51.100.7"], &["2001:db8::7"]] {
         let judged = apex(vec![addressed("ns1", foreign)]);
         assert_eq!((judged.records, codes(&judged)), (Records::Wrong, vec!["DNS_APEX_ADDRESS_MISMATCH"]));
-        assert!(!judged.problems[0].observed.contains(&EDGE.to_owned()), "only what is foreign is named");
+        assert!(!judged.problems[0].observed.contains(&EDGE.to_owned()), "only addresses of others are named");
     }
     let missing = apex(vec![server("ns1", DnsAnswer::Nothing)]);
     assert!(missing.problems[0].fix.contains("ALIAS"), "{:?}", missing.problems);

@@ -168,7 +168,7 @@ fn knows_no_edns(answer: &Message) -> bool {
     matches!(answer.metadata.response_code, ResponseCode::FormErr | ResponseCode::NotImp | ResponseCode::BADVERS)
 }
 
-/// The next answer that matches. Forged and foreign ones are skipped.
+/// The next answer that matches. Forged and unexpected ones are skipped.
 async fn receive(socket: &UdpSocket, question: &EncodedQuery) -> Result<Matched, DnsFailure> {
     let mut buffer = vec![0; usize::from(UDP_BYTES_MAX) * 4];
     loop {

@@ -72,7 +72,7 @@ async fn an_answer_is_read_in_lower_case() {
 }
 
 #[tokio::test]
-async fn forged_answers_are_waited_past() {
+async fn forged_answers_are_ignored_until_the_real_one_arrives() {
     let (socket, address) = server().await;
     let serving = async {
         let (question, from) = asked(&socket).await;
@@ -126,7 +126,7 @@ async fn a_truncated_answer_is_asked_for_again_over_tcp() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_ends_in_time() {
+async fn a_query_without_an_answer_ends_in_time() {
     let (_socket, address) = server().await;
     assert_eq!(ask(address).await, Err(DnsFailure::Timeout));
 }
@@ -185,7 +185,7 @@ async fn an_answer_that_took_longer_than_two_packets_counts() {
 
 // promise: domains.9
 #[tokio::test]
-async fn servers_without_edns_are_understood_whether_they_say_so_or_are_silent() {
+async fn servers_without_edns_are_queried_without_it_after_an_error_or_silence() {
     for says_so in [true, false] {
         let (socket, address) = server().await;
         let serving = async {
@@ -217,7 +217,7 @@ fn small(question: &[u8], target: &str) -> Vec<u8> {
 
 // promise: domains.9
 #[tokio::test]
-async fn a_server_that_changes_letters_is_asked_again_over_tcp() {
+async fn a_server_that_changes_the_case_of_letters_is_queried_again_over_tcp() {
     let (socket, listener, address) = server_over_both().await;
     let serving = async {
         let (question, from) = asked(&socket).await;
@@ -283,7 +283,7 @@ async fn recurse(resolvers: Vec<SocketAddr>) -> Result<DnsReply, DnsFailure> {
 
 // promise: domains.8
 #[tokio::test]
-async fn a_resolver_that_fails_or_is_silent_stops_nothing() {
+async fn a_failing_or_silent_resolver_does_not_stop_a_check() {
     let good = || resolver(|question| Some(answer_to(question, "good.test.")));
     for bad in [
         resolver(failing(ResponseCode::ServFail)),

@@ -76,7 +76,7 @@ fn refused(tls: &ServerTls) -> Option<&'static str> {
 }
 
 #[test]
-fn a_pair_that_is_not_as_good_leaves_the_certificate_in_use() {
+fn a_worse_pair_does_not_replace_the_certificate_in_use() {
     let (ours, another) = (authority(), authority());
     let leaf = |names, valid| Leaf { names, valid };
     let (names, all) = (GOOD.names, ["gateway-1", "10.0.0.7", "edge.internal"]);
@@ -93,7 +93,7 @@ fn a_pair_that_is_not_as_good_leaves_the_certificate_in_use() {
     for (case, found, expected) in [
         ("renewed", leaf(names, (0, 200)).of(&ours), None),
         ("more names", leaf(&all, (0, 200)).of(&ours), None),
-        ("made anew on purpose, ending earlier", leaf(names, (0, 50)).of(&ours), None),
+        ("made again on purpose, expiring earlier", leaf(names, (0, 50)).of(&ours), None),
         ("an older one that ends earlier", leaf(names, (-20, 50)).of(&ours), Some("ends_earlier")),
         ("expired", leaf(names, (-5, -1)).of(&ours), Some("expired")),
         ("not valid yet", leaf(names, (1, 200)).of(&ours), Some("not_yet_valid")),

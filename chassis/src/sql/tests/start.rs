@@ -22,7 +22,7 @@ fn fatal(code: &str) -> Vec<u8> {
 async fn end_at_the_question(listener: &TcpListener, words: &[u8]) {
     let (mut client, _) = listener.accept().await.unwrap();
     let mut bytes = [0; 4_096];
-    assert_ne!(client.read(&mut bytes).await.unwrap(), 0, "it says who it is");
+    assert_ne!(client.read(&mut bytes).await.unwrap(), 0, "the client sends its startup message");
     client.write_all(WELCOME).await.unwrap();
     assert_ne!(client.read(&mut bytes).await.unwrap(), 0, "it asks");
     client.write_all(words).await.unwrap();

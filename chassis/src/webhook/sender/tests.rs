@@ -31,7 +31,7 @@ impl Lookup for Scripted {
     }
 }
 
-/// Loopback stands for the internet here; everything else is forbidden.
+/// Loopback counts as the internet here; everything else is forbidden.
 fn only_this_machine(address: IpAddr) -> bool {
     address == IpAddr::V4(Ipv4Addr::LOCALHOST)
 }
@@ -79,7 +79,7 @@ async fn receiver() -> SocketAddr {
 }
 
 #[tokio::test]
-async fn every_answer_has_its_word() {
+async fn every_answer_has_its_result() {
     let at = receiver().await;
     let sender = sender(Arc::new(SystemLookup), Duration::from_millis(500));
     let result = async |path: &str| send(&sender, &format!("http://{at}{path}")).await;
@@ -111,7 +111,7 @@ async fn a_closed_port_is_unreachable() {
 }
 
 #[tokio::test]
-async fn a_failure_is_explained_by_its_class_and_never_with_foreign_text() {
+async fn a_failure_is_described_by_its_class_without_text_of_the_receiver() {
     // Sends text that is neither TLS nor HTTP.
     let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let at = listener.local_addr().unwrap();

@@ -1,6 +1,6 @@
 //! Adding a domain, and checking what that would need.
 
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use axum::routing::on;
 use chassis::openapi::{Method, Parameter, Presence, Success};
 use chassis::refusal::Refusal;
@@ -18,15 +18,17 @@ use super::{LIST, no_domain, reading, representation, response, writing};
 use crate::app::App;
 use crate::domain::name::{Attachable, NameError};
 use crate::domain::{Domain, RedirectRule};
-use crate::error::{ApiError, Code};
+use crate::error::{ApiError, ApiResult, Code};
 use crate::reconcile;
 use crate::store::domains;
 use crate::store::projects::ProjectRecord;
 use crate::throttle::Asking;
 
-pub(super) const ADD: Operation = Operation {
+pub(in crate::api) const OPERATIONS: &[Operation] = &[ADD, CHECK];
+
+const ADD: Operation = Operation {
     summary: "Add a domain",
-    description: "Verification and the certificate follow by themselves once the `records` exist.",
+    description: "Verification and the certificate follow automatically once the `records` exist.",
     body: Some((schema::of::<NewDomain>, Presence::Required)),
     answers: &[
         Success::new(201, "The domain was added. Create the `records`.", schema::of::<types::Domain>).with(&["ETag"]),
@@ -51,9 +53,9 @@ pub(super) const ADD: Operation = Operation {
     ..writing("addDomain", Method::Post, LIST.path, |post| on(post, add))
 };
 
-pub(super) const CHECK: Operation = Operation {
+const CHECK: Operation = Operation {
     summary: "Check a name",
-    description: "What adding it would mean, without adding it.",
+    description: "Checks a name without adding it.",
     parameters: &[Parameter {
         required: true,
         ..Parameter::query("name", "The name that might be added.", || json!({ "type": "string", "minLength": 1 }))
@@ -71,16 +73,11 @@ pub(super) const CHECK: Operation = Operation {
 };
 
 /// `POST …/domains`.
-async fn add(
-    Authorised { app, actor, project: id, .. }: Authorised,
-    Json(wanted): Json<NewDomain>,
-) -> Result<Response, ApiError> {
+async fn add(Authorised { app, actor, project: id, .. }: Authorised, Json(wanted): Json<NewDomain>) -> ApiResult {
     let name = app.core.settings.attachable(&wanted.name).map_err(unattachable)?.name;
     let rule = wanted.redirect.as_ref().map(rule_of).transpose()?;
     if wanted.primary && rule.is_some() {
-        return Err(Code::RedirectLoop
-            .refuse("The primary domain cannot redirect. Leave out primary or redirect.")
-            .into());
+        return Code::RedirectLoop.fail("The primary domain cannot redirect. Leave out primary or redirect.");
     }
     let mut write = app.core.store.write().await?;
     let project = projects::find(&mut write, &id).await?;
@@ -88,13 +85,13 @@ async fn add(
     if let Some(known) = domains::find_domain(write.connection(), &id, &name).await? {
         if known.removal.is_some() {
             let message = "The domain is being removed. Add it again in a moment.";
-            return Err(Code::RemovalInProgress.refuse(message).into());
+            return Code::RemovalInProgress.fail(message);
         }
         return match differs(&known, wanted.primary, rule.as_ref()) {
             None => response(&app, &project, &known, StatusCode::OK).await, // adding twice is added
             Some(what) => {
                 let message = format!("The domain exists with a different {what}. Use PATCH to change it.");
-                Err(Code::DomainExists.refuse(message).into())
+                Code::DomainExists.fail(message)
             }
         };
     }
@@ -150,13 +147,13 @@ fn unattachable(error: NameError) -> ApiError {
         NameError::PublicSuffix => Code::PublicSuffix
             .refuse("The name is a public suffix. Attach your own name below it, such as shop.co.uk below co.uk."),
         NameError::Platform => Code::PlatformDomain
-            .refuse("The name lies in the platform's own zone; a project is served at its own name there already."),
+            .refuse("The name is in the platform's own zone; a project is served at its own name there already."),
     };
     refusal.into()
 }
 
 /// `GET …/domain-check?name=`: the records and conflicts of a name, without adding it.
-async fn check(Authorised { app, project: id, .. }: Authorised, params: Params) -> Result<Response, ApiError> {
+async fn check(Authorised { app, project: id, .. }: Authorised, params: Params) -> ApiResult {
     let project = projects::load(&app, &id).await?;
     let text = params.text("name").unwrap_or_default();
     let Attachable { name, local, .. } = app.core.settings.attachable(text).map_err(unattachable)?;

@@ -1,6 +1,5 @@
 //! Changing and removing domains: primary role, redirects, removal.
 
-use axum::response::Response;
 use axum::routing::on;
 use chassis::openapi::{Method, Parameter, Presence, Success};
 use contract::feed::Revision;
@@ -17,16 +16,18 @@ use super::super::{Operation, projects};
 use super::{SHOW, etag_of, find, find_any, representation, response, writing};
 use crate::domain::redirect::{RedirectError, RedirectNode, permit};
 use crate::domain::{Domain, RedirectRule, RedirectTarget};
-use crate::error::{ApiError, Code};
+use crate::error::{ApiResult, Code};
 use crate::publish::{self, node, target_of};
 use crate::reconcile;
 use crate::store::withdrawals::What;
 use crate::store::{Write, domains};
 use crate::withdrawals::{self, PendingWithdrawals};
 
-pub(super) const CHANGE: Operation = Operation {
+pub(in crate::api) const OPERATIONS: &[Operation] = &[CHANGE, REMOVE];
+
+const CHANGE: Operation = Operation {
     summary: "Change a domain",
-    description: "Makes it the primary one, or redirects it.",
+    description: "Sets the primary domain, or a redirect.",
     parameters: &[IF_MATCH],
     body: Some((schema::of::<DomainChange>, Presence::Required)),
     answers: &[
@@ -51,26 +52,22 @@ pub(super) const CHANGE: Operation = Operation {
     ..writing("changeDomain", Method::Patch, SHOW.path, |patch| on(patch, change))
 };
 
-pub(super) const REMOVE: Operation = Operation {
+const REMOVE: Operation = Operation {
     summary: "Remove a domain",
-    description: "Traffic stops at once, on every gateway that is connected. Asked again while others are waited for, it answers \
-                  the same way.",
+    description: "Traffic stops at once, on every gateway that is connected. While some have not \
+                  confirmed it, a repeated request gets the same answer.",
     parameters: &[
         IF_MATCH,
         Parameter::query(
             "with_redirects",
-            "Whether domains that redirect to it are removed too; otherwise they are in the way.",
+            "Whether domains that redirect to it are removed too; otherwise they prevent the removal.",
             || json!({ "type": "boolean", "default": false }),
         ),
     ],
     answers: &[
         Success::empty(204, "No gateway serves it any more.").with(&["X-Edge-Ack"]),
-        Success::new(
-            202,
-            "It is removed; the gateways listed have not said yet that they know.",
-            schema::of::<Removal>,
-        )
-        .with(&["X-Edge-Ack"]),
+        Success::new(202, "Removed; the gateways listed have not confirmed it.", schema::of::<Removal>)
+            .with(&["X-Edge-Ack"]),
     ],
     errors: &[Code::InvalidQuery, Code::DomainNotFound, Code::PrimaryInUse, Code::StaleRevision],
     ..writing("removeDomain", Method::Delete, SHOW.path, |delete| on(delete, remove))
@@ -80,12 +77,12 @@ const IF_MATCH: Parameter = Parameter {
     name: "If-Match",
     place: "header",
     required: false,
-    description: "`ETag` of what you have seen; a domain that has changed since is left alone.",
+    description: "`ETag` of the domain as read; a later version is not changed.",
     schema: || json!({ "type": "string" }),
 };
 
 /// The redirect rule in a request.
-pub(super) fn rule_of(redirect: &NewRedirect) -> Result<RedirectRule, ApiError> {
+pub(super) fn rule_of(redirect: &NewRedirect) -> ApiResult<RedirectRule> {
     let status = match redirect.status {
         None => None,
         Some(code) => Some(
@@ -103,7 +100,7 @@ pub(super) fn rule_of(redirect: &NewRedirect) -> Result<RedirectRule, ApiError> 
 }
 
 /// Whether the domain may have this redirect.
-pub(super) async fn permit_redirect(write: &mut Write, domain: &Domain, rule: &RedirectRule) -> Result<(), ApiError> {
+pub(super) async fn permit_redirect(write: &mut Write, domain: &Domain, rule: &RedirectRule) -> ApiResult<()> {
     let target = match rule.to {
         RedirectTarget::Primary => primary_or_next(write, domain).await?,
         RedirectTarget::Name(_) => target_of(write, domain, &rule.to).await?.as_ref().map(node),
@@ -126,7 +123,7 @@ pub(super) async fn permit_redirect(write: &mut Write, domain: &Domain, rule: &R
 }
 
 /// The primary domain, or the one that becomes primary once it is active. A redirect to it can be prepared.
-async fn primary_or_next(write: &mut Write, domain: &Domain) -> Result<Option<RedirectNode>, ApiError> {
+async fn primary_or_next(write: &mut Write, domain: &Domain) -> ApiResult<Option<RedirectNode>> {
     let found = match target_of(write, domain, &RedirectTarget::Primary).await? {
         None => domains::find_next_primary(write.connection(), &domain.project, &domain.name).await?,
         primary => primary,
@@ -139,7 +136,7 @@ async fn change(
     Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>,
     headers: HeaderMap,
     Json(change): Json<DomainChange>,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let rule = match change.redirect {
         Field::Absent => Field::Absent,
         Field::Null => Field::Null,
@@ -154,9 +151,7 @@ async fn change(
         Field::Null => domain.redirect = None,
         Field::Value(rule) => {
             if change.primary == Some(true) {
-                return Err(Code::RedirectLoop
-                    .refuse("The primary domain cannot redirect. Leave out primary or redirect.")
-                    .into());
+                return Code::RedirectLoop.fail("The primary domain cannot redirect. Leave out primary or redirect.");
             }
             permit_redirect(&mut write, &domain, &rule).await?;
             domain.redirect = Some(rule);
@@ -208,7 +203,7 @@ fn view_of_choice(domain: &Domain) -> serde_json::Value {
 }
 
 /// `If-Match`: refuses the change if the domain has changed since its author read it.
-fn check_revision(headers: &HeaderMap, shown: &types::Domain) -> Result<(), ApiError> {
+fn check_revision(headers: &HeaderMap, shown: &types::Domain) -> ApiResult<()> {
     let mut expected = headers.get_all(header::IF_MATCH).iter().peekable();
     if expected.peek().is_none() {
         return Ok(());
@@ -219,14 +214,14 @@ fn check_revision(headers: &HeaderMap, shown: &types::Domain) -> Result<(), ApiE
         return Ok(());
     }
     let message = format!("The domain has changed since; its ETag is {current}. Read it again and repeat the change.");
-    Err(Code::StaleRevision.refuse(message).into())
+    Code::StaleRevision.fail(message)
 }
 
 /// Makes the domain primary. It serves from now on; redirects to the primary domain lead to it.
-async fn make_primary(write: &mut Write, domain: &mut Domain) -> Result<(), ApiError> {
+async fn make_primary(write: &mut Write, domain: &mut Domain) -> ApiResult<()> {
     if !domain.status.is_served() {
         let message = format!("Only an active domain can be the primary one; this one is {}.", domain.status.as_str());
-        return Err(Code::RedirectTargetInactive.refuse(message).into());
+        return Code::RedirectTargetInactive.fail(message);
     }
     if let Some(mut old) = domains::find_primary(write.connection(), &domain.project).await? {
         old.primary = false;
@@ -240,7 +235,7 @@ async fn make_primary(write: &mut Write, domain: &mut Domain) -> Result<(), ApiE
     Ok(())
 }
 
-async fn unmake_primary(write: &mut Write, domain: &mut Domain) -> Result<(), ApiError> {
+async fn unmake_primary(write: &mut Write, domain: &mut Domain) -> ApiResult<()> {
     domain.primary_wanted = false;
     if !domain.primary {
         return Ok(());
@@ -253,7 +248,7 @@ async fn unmake_primary(write: &mut Write, domain: &mut Domain) -> Result<(), Ap
         let message = format!(
             "{other} redirects to the primary domain. Make another domain the primary one, or remove the redirect first."
         );
-        return Err(Code::PrimaryInUse.refuse(message).into());
+        return Code::PrimaryInUse.fail(message);
     }
     domain.primary = false;
     Ok(())
@@ -265,7 +260,7 @@ async fn remove(
     Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>,
     headers: HeaderMap,
     params: Params,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let with_redirects = params.value("with_redirects", false, "true or false")?;
     let started = app.core.clock.monotonic();
     let mut write = app.core.store.write().await?;

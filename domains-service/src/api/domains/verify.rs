@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use axum::response::Response;
 use axum::routing::on;
 use chassis::openapi::{Method, Success};
 use chassis::refusal::Refusal;
@@ -17,10 +16,10 @@ use super::{load, no_domain, response, writing};
 use crate::actor::Actor;
 use crate::app::App;
 use crate::domain::{Domain, Status};
-use crate::error::{ApiError, Code};
+use crate::error::{ApiResult, Code};
 use crate::project::ProjectRef;
 use crate::reconcile::{self, Reason, Reconciled};
-use crate::store::{StoreError, domains};
+use crate::store::{Result, domains};
 use crate::throttle::Asking;
 
 /// Maximum duration of a response to Verify; a longer check continues without it.
@@ -29,7 +28,9 @@ const VERIFY_TIME_MAX: Duration = Duration::from_secs(8);
 /// Interval of attempts to lease a domain that another task has leased.
 const LEASE_RETRY: Duration = Duration::from_millis(50);
 
-pub(super) const VERIFY: Operation = Operation {
+pub(in crate::api) const OPERATIONS: &[Operation] = &[VERIFY];
+
+const VERIFY: Operation = Operation {
     summary: "Verify a domain",
     description: "Checks DNS now, and starts the schedule of checks again.",
     answers: &[
@@ -41,11 +42,11 @@ pub(super) const VERIFY: Operation = Operation {
 };
 
 /// `POST …/domains/{domain}/verify`: checks DNS now. The schedule of checks starts again, and so do the 30 minutes.
-async fn verify(Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>) -> Result<Response, ApiError> {
+async fn verify(Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>) -> ApiResult {
     let project = projects::load(&app, &id).await?;
     let domain = load(&app, &id, &name).await?;
     if domain.removal.is_some() {
-        return Err(Code::RemovalInProgress.refuse("The domain is being removed.").into());
+        return Code::RemovalInProgress.fail("The domain is being removed.");
     }
     throttle(&app, Asking::Verify, &id, domain.name.as_str())?;
     begin_again(&app, &domain, &actor).await?;
@@ -56,7 +57,7 @@ async fn verify(Authorised { app, actor, project: id, rest: [name], .. }: Author
     });
     let done = match tokio::time::timeout(VERIFY_TIME_MAX, check).await {
         Ok(Ok(checked)) => checked.map(|()| true)?,
-        Ok(Err(_)) => return Err(Code::InternalError.refuse("The DNS check failed unexpectedly. Try again.").into()),
+        Ok(Err(_)) => return Code::InternalError.fail("The DNS check failed unexpectedly. Try again."),
         Err(_) => false,
     };
     let domain = load(&app, &id, &name).await?;
@@ -64,7 +65,7 @@ async fn verify(Authorised { app, actor, project: id, rest: [name], .. }: Author
 }
 
 /// Checks DNS, after a check in progress ends: that one may have read records from before the owner's last change.
-async fn check_now(app: &App, domain: &Domain) -> Result<(), StoreError> {
+async fn check_now(app: &App, domain: &Domain) -> Result<()> {
     while reconcile::reconcile(app, domain, Reason::Requested).await? == Reconciled::Elsewhere {
         if app
             .core
@@ -83,12 +84,12 @@ async fn check_now(app: &App, domain: &Domain) -> Result<(), StoreError> {
 pub(super) fn throttle(app: &App, asking: Asking, project: &ProjectRef, name: &str) -> Result<(), Refusal> {
     app.api.throttles.admit(asking, project, name).map_err(|wait| {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        let message = format!("A domain is checked once in ten seconds. Ask again in {seconds} s.");
+        let message = format!("A domain is checked once in ten seconds. Retry in {seconds} s.");
         Code::VerifyThrottled.refuse(message).with_header(header::RETRY_AFTER, &seconds.max(1).to_string())
     })
 }
 
-async fn begin_again(app: &App, domain: &Domain, actor: &Actor) -> Result<(), ApiError> {
+async fn begin_again(app: &App, domain: &Domain, actor: &Actor) -> ApiResult<()> {
     let mut write = app.core.store.write().await?;
     let now = write.now();
     let mut domain =

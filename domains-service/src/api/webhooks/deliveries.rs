@@ -1,6 +1,6 @@
 //! Deliveries of a webhook: their results, and sending one again.
 
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use axum::routing::on;
 use chassis::openapi::{Method, Parameter, Success};
 use contract::schema;
@@ -13,7 +13,7 @@ use super::super::extract::{Authorised, LIMIT, NUMBER_CURSOR, Params};
 use super::super::types::{self, Deliveries, Rfc3339};
 use super::super::view::page;
 use super::{reading, writing};
-use crate::error::{ApiError, Code};
+use crate::error::{ApiError, ApiResult, Code};
 use crate::store::webhooks::{self, Delivery, DeliveryState};
 
 /// Operations on deliveries.
@@ -21,7 +21,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[TEST, LIST, REPEAT];
 
 const LIST: Operation = Operation {
     summary: "List deliveries",
-    description: "What was sent, and what became of it.",
+    description: "Sent messages and their results.",
     parameters: &[
         Parameter::query(
             "state",
@@ -39,7 +39,7 @@ const LIST: Operation = Operation {
 const REPEAT: Operation = Operation {
     summary: "Repeat a delivery",
     description: "Sends the message again, under the same id.",
-    answers: &[Success::new(202, "It is tried as if for the first time.", schema::of::<types::Delivery>)],
+    answers: &[Success::new(202, "It has the full number of attempts again.", schema::of::<types::Delivery>)],
     errors: &[Code::WebhookNotFound, Code::DeliveryNotFound, Code::WebhookDisabled],
     ..writing(
         "repeatWebhookDelivery",
@@ -61,7 +61,7 @@ const TEST: Operation = Operation {
 pub(in crate::api) async fn list(
     Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>,
     params: Params,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let endpoint = super::load(&app, &actor, &project, &webhook).await?;
     let limit = params.limit()?;
     let before = params.number_cursor()?;
@@ -77,12 +77,12 @@ pub(in crate::api) async fn list(
 /// `POST …/webhooks/{webhook}/deliveries/{delivery}/repeat`: starts its attempts again from the first.
 pub(in crate::api) async fn repeat(
     Authorised { app, actor, project, rest: [webhook, delivery], .. }: Authorised<2>,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let not_found = || ApiError::from(Code::DeliveryNotFound.refuse("The webhook has no delivery of this id."));
     let mut write = app.core.store.write().await?;
     let endpoint = super::find(&mut write, &actor, &project, &webhook).await?;
     if endpoint.disabled.is_some() {
-        return Err(Code::WebhookDisabled.refuse("The webhook is switched off; switch it on first.").into());
+        return Code::WebhookDisabled.fail("The webhook is switched off; switch it on first.");
     }
     let id: i64 = delivery.parse().map_err(|_| not_found())?;
     let delivery = webhooks::repeat(&mut write, &endpoint.id, id).await?.ok_or_else(not_found)?;
@@ -93,9 +93,7 @@ pub(in crate::api) async fn repeat(
 }
 
 /// `POST …/webhooks/{webhook}/test`: a message without content, signed and sent like every other.
-pub(in crate::api) async fn test(
-    Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>,
-) -> Result<Response, ApiError> {
+pub(in crate::api) async fn test(Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>) -> ApiResult {
     let mut write = app.core.store.write().await?;
     let endpoint = super::find(&mut write, &actor, &project, &webhook).await?;
     let off = || ApiError::from(Code::WebhookDisabled.refuse("The webhook is switched off; switch it on first."));

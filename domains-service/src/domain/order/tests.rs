@@ -1,4 +1,4 @@
-//! Results of orders and the domains that they lead to, one case a line.
+//! Results of orders and the resulting domains, one case per line.
 
 use super::*;
 use verification::problem::Severity;
@@ -100,8 +100,8 @@ fn a_round_without_a_certificate_updates_the_domain() {
         assert_eq!(domain.problems[0].retry_at, next.map(later), "{code:?}");
         assert_eq!(certificate.rate_limited_until, limited_for.map(later), "{code:?}");
         assert_eq!(words(&actions), written, "{code:?}");
-        assert_eq!(domain.status, Status::Issuing, "what is served, or is not, stays");
-        // The same wait again is no news.
+        assert_eq!(domain.status, Status::Issuing, "the status stays");
+        // The same wait again is not an event.
         let mut round = Round::begin(&domain.certificate);
         let again = if next.is_none() { QUEUED } else { away(90, 1) };
         let is_same = again.code() == code;
@@ -121,7 +121,7 @@ fn a_name_without_an_authority_gets_a_problem() {
 }
 
 #[test]
-fn a_wait_behind_the_owners_own_orders_is_no_wait_for_an_operator() {
+fn a_wait_for_earlier_orders_of_the_owner_does_not_alert_operators() {
     for (is_own, waits_since) in [(true, None), (false, Some(NOW))] {
         let (domain, _) = after(vec![IssueError::Queued { number: 1, is_own }]);
         assert_eq!(domain.waits_since, waits_since, "{is_own}");
@@ -129,7 +129,7 @@ fn a_wait_behind_the_owners_own_orders_is_no_wait_for_an_operator() {
 }
 
 #[test]
-fn a_name_keeps_its_places_only_while_it_waits_for_them() {
+fn a_name_keeps_its_queue_positions_only_while_it_waits() {
     for (errors, written) in [
         (vec![limited(90), QUEUED], "leave-queue-at-one domain.certificate.waiting save"),
         (vec![QUEUED, limited(90)], "leave-queue-at-two domain.certificate.waiting save"),
@@ -194,7 +194,7 @@ fn a_round_reports_the_failure_that_the_owner_can_fix() {
 }
 
 #[test]
-fn an_authority_that_asked_us_to_wait_is_skipped_until_then_and_a_turn_in_our_queue_is_not() {
+fn an_authority_that_limits_us_is_skipped_until_its_time_and_our_own_queue_is_not() {
     let (waits, _) = after(vec![limited(10 * MINUTE), QUEUED]);
     assert_eq!(waits.certificate.next_attempt_at, Some(later(10 * MINUTE)), "its turn may come earlier");
     assert!(waits.certificate.queued);

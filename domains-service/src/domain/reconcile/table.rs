@@ -163,7 +163,7 @@ fn word(action: &Action) -> String {
 }
 
 #[test]
-fn an_unserved_domain_takes_the_state_that_dns_implies() {
+fn an_unserved_domain_gets_the_state_that_dns_implies() {
     use Status::{ActionRequired, Issuing, PendingDns, PendingOwnership, Propagating};
     for from in [PendingDns, PendingOwnership, Propagating, ActionRequired] {
         given(from).check(PASSES).becomes(Issuing, "setholder domain.verified save publish order");
@@ -212,7 +212,7 @@ fn a_served_domain_is_released_after_two_checks_ten_minutes_apart_and_thirty_day
 }
 
 #[test]
-fn a_certificate_is_ordered_when_it_is_needed_and_the_authorities_may_be_asked() {
+fn a_certificate_is_ordered_when_needed_and_allowed() {
     use Status::{Active, Issuing, Suspended};
     given(Active).whose_certificate_ends_in(30 * DAY + MINUTE).check(PASSES).becomes(Active, "save publish");
     given(Active).whose_certificate_ends_in(30 * DAY).check(PASSES).becomes(Active, "save publish order");
@@ -227,13 +227,13 @@ fn a_certificate_is_ordered_when_it_is_needed_and_the_authorities_may_be_asked()
     given(Issuing).limited_for(MINUTE).asked().check(PASSES).becomes(Issuing, "save publish");
     given(Issuing).queued().check(PASSES).becomes(Issuing, "save publish order");
     let ordered = given(Issuing).check(PASSES).becomes(Issuing, "save publish order");
-    assert!(ordered.due_at <= Some(NOW.plus(LEASE_MILLIS)), "another worker goes on should this one die");
+    assert!(ordered.due_at <= Some(NOW.plus(LEASE_MILLIS)), "another worker continues if this one dies");
 }
 
 #[test]
 fn a_name_loses_its_place_in_a_queue_when_its_records_do_not_pass() {
     use Status::{ActionRequired, Active, Issuing, PendingDns, Suspended};
-    // A worker that died during an order has left a place without a word of it in the domain.
+    // A worker that died during an order has left a queue position that the domain does not mention.
     given(Issuing).check(NO_RECORD).becomes(PendingDns, "leavequeue domain.unverified save publish");
     let gone =
         given(Issuing).queued().check(NO_RECORD).becomes(PendingDns, "leavequeue domain.unverified save publish");
@@ -246,7 +246,7 @@ fn a_name_loses_its_place_in_a_queue_when_its_records_do_not_pass() {
     assert_eq!(served.certificate.status, CertificateStatus::Deployed);
     let later = given(Active).queued().check(PASSES).becomes(Active, "leavequeue save publish");
     assert!(!later.certificate.queued, "the authority has moved the renewal into the future");
-    // An answer that is missing once says nothing; twice, another name gets the turn.
+    // One missing answer is ignored; after two, another name gets the turn.
     let once = given(Issuing).queued().check(NO_ANSWER).becomes(Issuing, "save publish");
     assert!(once.certificate.queued);
     assert!(once.due_at > Some(NOW.plus(DAY / 2)), "only its turn makes it due");
@@ -323,5 +323,5 @@ fn the_project_that_loses_a_name_is_not_served() {
     let lost = lost.unwrap();
     assert_eq!((lost.status, lost.primary), (Status::PendingOwnership, false));
     assert_eq!(lost.certificate, CertificateState::default());
-    assert!(lost.due_at.is_some(), "it is told soon how to prove the name");
+    assert!(lost.due_at.is_some(), "the owner soon sees how to prove the name");
 }

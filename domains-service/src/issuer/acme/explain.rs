@@ -50,7 +50,7 @@ fn away(message: String) -> IssueError {
 
 /// The meaning of a problem document.
 pub(super) fn explain_problem(problem: &Problem, until: Option<UnixSeconds>) -> IssueError {
-    let mut message = problem.detail.clone().unwrap_or_else(|| "it gives no reason".to_owned());
+    let mut message = problem.detail.clone().unwrap_or_else(|| "without a reason".to_owned());
     for part in &problem.subproblems {
         if let Some(detail) = &part.detail {
             message.push_str("; ");
@@ -91,7 +91,8 @@ fn is_connection(problem: &Problem) -> bool {
     kinds.any(|kind| matches!(kind, "connection" | "tls"))
 }
 
-/// Whether an authority's words name no address, or one of the edge's. Without known addresses every address may be one.
+/// Whether an authority's words name no address, or one of the edge's. Without known addresses every address may be
+/// one.
 fn leads_here(words: &str, edge: &[IpAddr]) -> bool {
     let parts = words.split(|letter: char| letter.is_whitespace() || matches!(letter, ',' | ';' | '(' | ')' | '"'));
     let mut named = parts.filter_map(address).peekable();

@@ -30,7 +30,7 @@ impl AcmeAuthority {
                     .collect();
                 let index = usize::try_from(request.attempt).unwrap_or(0) % kinds.len().max(1);
                 let Some(kind) = kinds.get(index) else {
-                    let words = "it offers no way of proof that we and the CAA records allow";
+                    let words = "it offers no challenge type that we and the CAA records allow";
                     return Err(IssueError::Unavailable(words.to_owned()));
                 };
                 let Some(mut challenge) = authorization.challenge(kind.acme()) else { return Err(missing()) };
@@ -59,7 +59,7 @@ impl AcmeAuthority {
         let now = self.records.clock.now_seconds();
         let meaning = match reason {
             Some(problem) => explain_failed_proof(&problem, &request.edge, now),
-            None => IssueError::Unavailable("the proof failed, and it gives no reason".to_owned()),
+            None => IssueError::Unavailable("the challenge failed without a reason".to_owned()),
         };
         if matches!(meaning, IssueError::Unreachable(_) | IssueError::EdgeUnreachable { .. }) {
             let failure = self.settings.limits.of_failure(&self.settings.name, request.hostname.as_str());

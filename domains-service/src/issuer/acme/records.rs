@@ -79,8 +79,8 @@ impl AcmeRecords {
         self.store.admit(of, demands).await?.map_err(queued)
     }
 
-    /// Fails while no gateway is live: nothing would answer the challenge. The name waits until one is. Our own restart is
-    /// no such failure: gateways get a moment to come back.
+    /// Fails while no gateway is live: nothing would answer the challenge. The name waits until one is. Our own restart
+    /// is no such failure: gateways get a moment to come back.
     pub(super) async fn require_edge(&self, of: Applicant<'_>) -> Result<(), IssueError> {
         if self.nodes.has_any_live().await {
             return Ok(());
@@ -121,7 +121,7 @@ impl AcmeRecords {
         let revision = write.commit().await?;
         let learnt = self.nodes.acknowledged(revision, LEARNING_TIME_MAX).await;
         if !learnt.lagging.is_empty() {
-            tracing::warn!(domain = %hostname, gateways = learnt.lagging.join(", "), "gateways lack the challenge");
+            tracing::warn!(domain = %hostname, gateways = learnt.lagging.join(", "), "these gateways have not received the challenge; the order may fail");
         }
         Ok(())
     }

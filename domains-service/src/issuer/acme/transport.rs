@@ -88,7 +88,7 @@ impl HttpClient for Transport {
             let mut bytes = BytesMut::new();
             while let Some(chunk) = response.chunk().await.map_err(other)? {
                 if bytes.len() + chunk.len() > ANSWER_BYTES_MAX {
-                    return Err(Error::Str("an answer of a sane length"));
+                    return Err(Error::Str("an answer within the size limit"));
                 }
                 bytes.extend_from_slice(&chunk);
             }

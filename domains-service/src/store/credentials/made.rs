@@ -1,29 +1,23 @@
 //! Credentials that a revoked credential created, as a list for the operator.
 
-use chassis::sql::{Found, query_as};
+use chassis::sql::query_as;
 
-use super::super::{StoreError, Write, rows};
+use super::super::{Result, Write, rows};
 use super::{Kind, LISTED_MAX, Recorded, Row};
 
 impl Write {
     /// The valid credential of this name, or else the one that was revoked last, if any.
-    pub(crate) async fn last_credential(&mut self, kind: Kind, name: &str) -> Result<Option<Recorded>, StoreError> {
+    pub(crate) async fn last_credential(&mut self, kind: Kind, name: &str) -> Result<Option<Recorded>> {
         let found = query_as(recorded!(
             "WHERE c.kind = $1 AND c.name = $2 ORDER BY c.revoked_at IS NOT NULL, c.revoked_at DESC, c.digest LIMIT 1"
         ));
-        let found: Option<Found<Row>> = found.bind(kind.as_str()).bind(name).fetch_optional(self.connection()).await?;
-        Ok(rows::found(self.connection(), found))
+        rows::readable::<Row>(self.connection(), found.bind((kind.as_str(), name))).await
     }
 
     /// The valid credentials that credentials of this name made, revoked ones included, and those that these made, by
     /// kind and name. With `also_revoked`, what they made and is revoked follows, as far as the list has room.
-    pub(crate) async fn made_by(
-        &mut self,
-        kind: Kind,
-        name: &str,
-        also_revoked: bool,
-    ) -> Result<Vec<Recorded>, StoreError> {
-        let found: Vec<Found<Row>> = query_as(recorded!(
+    pub(crate) async fn made_by(&mut self, kind: Kind, name: &str, also_revoked: bool) -> Result<Vec<Recorded>> {
+        let found = query_as(recorded!(
             "WHERE (c.revoked_at IS NULL OR $3 > 0) AND c.digest IN
              (WITH RECURSIVE made (digest) AS
                   (SELECT digest FROM credentials WHERE made_by IN
@@ -33,12 +27,7 @@ impl Write {
               SELECT digest FROM made)
              ORDER BY c.revoked_at IS NOT NULL, c.revoked_at DESC, c.kind, c.name LIMIT $4"
         ))
-        .bind(kind.as_str())
-        .bind(name)
-        .bind(i64::from(also_revoked))
-        .bind(LISTED_MAX)
-        .fetch_all(self.connection())
-        .await?;
-        Ok(rows::each(self.connection(), found))
+        .bind((kind.as_str(), name, i64::from(also_revoked), LISTED_MAX));
+        rows::all::<Row>(self.connection(), found).await
     }
 }

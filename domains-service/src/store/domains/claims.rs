@@ -4,7 +4,7 @@ use chassis::sql::{Connection, Found, RowKey, query, query_as};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
-use super::super::StoreError;
+use super::super::Result;
 use super::super::rows::{self, Columns, Stored, Table};
 use crate::project::ProjectRef;
 
@@ -35,12 +35,9 @@ impl NameClaims {
 }
 
 /// The claims on a name.
-pub(crate) async fn find_claims(connection: &mut Connection, name: &Hostname) -> Result<NameClaims, StoreError> {
-    let holder: Option<Found<Holder>> =
-        query_as("SELECT p.id, p.name FROM holders h JOIN projects p ON p.id = h.project WHERE h.name = $1")
-            .bind(name.as_str())
-            .fetch_optional(&mut *connection)
-            .await?;
+pub(crate) async fn find_claims(connection: &mut Connection, name: &Hostname) -> Result<NameClaims> {
+    let holder = query_as("SELECT p.id, p.name FROM holders h JOIN projects p ON p.id = h.project WHERE h.name = $1");
+    let holder = rows::one::<Holder>(&mut *connection, holder.bind(name.as_str())).await?;
     let lineage: Option<Found<(String,)>> = query_as("SELECT lineage FROM tombstones WHERE name = $1")
         .bind(name.as_str())
         .fetch_optional(&mut *connection)
@@ -51,7 +48,7 @@ pub(crate) async fn find_claims(connection: &mut Connection, name: &Hostname) ->
         Some(zone) => holder_below(connection, zone).await?,
         None => None,
     };
-    Ok(NameClaims { holder: rows::one(connection, holder)?, lineage, beside })
+    Ok(NameClaims { holder, lineage, beside })
 }
 
 /// The part of a name under `.localhost` that an owner would have registered.
@@ -62,15 +59,13 @@ fn local_zone(name: &Hostname) -> Option<&str> {
 }
 
 /// The project that holds names at or below `zone`.
-async fn holder_below(connection: &mut Connection, zone: &str) -> Result<Option<ProjectRef>, StoreError> {
-    let holder: Option<Found<Holder>> = query_as(
+async fn holder_below(connection: &mut Connection, zone: &str) -> Result<Option<ProjectRef>> {
+    let holder = query_as(
         "SELECT p.id, p.name FROM holders h JOIN projects p ON p.id = h.project
          WHERE h.name = $1 OR h.name LIKE '%.' || $1 ORDER BY h.name LIMIT 1",
     )
-    .bind(zone)
-    .fetch_optional(&mut *connection)
-    .await?;
-    rows::one(connection, holder)
+    .bind(zone);
+    rows::one::<Holder>(connection, holder).await
 }
 
 chassis::record! {
@@ -96,21 +91,15 @@ impl Stored for Holder {
 }
 
 /// Gives a name to a project.
-pub(crate) async fn set_holder(
-    connection: &mut Connection,
-    name: &Hostname,
-    project: &ProjectRef,
-) -> Result<(), StoreError> {
+pub(crate) async fn set_holder(connection: &mut Connection, name: &Hostname, project: &ProjectRef) -> Result<()> {
     query(
         "INSERT INTO holders (name, project) VALUES ($1, $2)
          ON CONFLICT (name) DO UPDATE SET project = excluded.project",
     )
-    .bind(name.as_str())
-    .bind(project.uid.as_str())
+    .bind((name.as_str(), project.uid.as_str()))
     .execute(&mut *connection)
     .await?;
-    query("DELETE FROM tombstones WHERE name = $1").bind(name.as_str()).execute(connection).await?;
-    Ok(())
+    query("DELETE FROM tombstones WHERE name = $1").bind(name.as_str()).run(connection).await
 }
 
 /// Releases a name if the project holds it, and stores the former holder.
@@ -120,10 +109,9 @@ pub(crate) async fn release(
     project: &ProjectRef,
     lineage: &str,
     now: UnixMillis,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let held = query("DELETE FROM holders WHERE name = $1 AND project = $2")
-        .bind(name.as_str())
-        .bind(project.uid.as_str())
+        .bind((name.as_str(), project.uid.as_str()))
         .execute(&mut *connection)
         .await?;
     if held.rows_affected() == 0 {
@@ -135,10 +123,7 @@ pub(crate) async fn release(
          ON CONFLICT (name) DO UPDATE SET lineage = excluded.lineage, removed_at = excluded.removed_at,
              is_apex = excluded.is_apex",
     )
-    .bind(name.as_str())
-    .bind(lineage)
-    .bind(now.0)
-    .bind(project.uid.as_str())
+    .bind((name.as_str(), lineage, now.0, project.uid.as_str()))
     .execute(&mut *connection)
     .await?;
     // The owner of a zone can invent names in it without end, so each project has a maximum of tombstones.
@@ -146,18 +131,15 @@ pub(crate) async fn release(
         "DELETE FROM tombstones WHERE name IN
              (SELECT name FROM tombstones WHERE lineage = $1 ORDER BY removed_at DESC LIMIT 1000 OFFSET $2)",
     )
-    .bind(lineage)
-    .bind(TOMBSTONES_PER_PROJECT_MAX)
-    .execute(connection)
-    .await?;
-    Ok(())
+    .bind((lineage, TOMBSTONES_PER_PROJECT_MAX))
+    .run(connection)
+    .await
 }
 
 /// Deletes former holders from before `before`, except of apexes: an apex that still points at us by its addresses does
 /// not show who owns it, however long ago it was removed.
-pub(crate) async fn forget_tombstones(connection: &mut Connection, before: UnixMillis) -> Result<(), StoreError> {
-    query("DELETE FROM tombstones WHERE removed_at < $1 AND NOT is_apex").bind(before.0).execute(connection).await?;
-    Ok(())
+pub(crate) async fn forget_tombstones(connection: &mut Connection, before: UnixMillis) -> Result<()> {
+    query("DELETE FROM tombstones WHERE removed_at < $1 AND NOT is_apex").bind(before.0).run(connection).await
 }
 
 #[cfg(test)]

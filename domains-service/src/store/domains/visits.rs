@@ -3,7 +3,7 @@
 use chassis::sql::{query, query_scalar};
 use contract::hostname::Hostname;
 
-use super::super::{Store, StoreError};
+use super::super::{Result, Store};
 
 /// Time between two checks of a domain because of visitors, in milliseconds.
 const VISIT_CHECK_MILLIS: i64 = 60_000;
@@ -20,24 +20,20 @@ macro_rules! waits_for_records {
 }
 
 impl Store {
-    /// Makes the domain of this name due that waits for its records, unless it was checked lately. Returns whether there
-    /// is one. Strangers choose the names, so nothing is written for others.
-    pub(crate) async fn make_due_for_visitors(&self, name: &Hostname) -> Result<bool, StoreError> {
+    /// Makes the domain of this name due that waits for its records, unless it was checked lately. Returns whether
+    /// there is one. Strangers choose the names, so nothing is written for others.
+    pub(crate) async fn make_due_for_visitors(&self, name: &Hostname) -> Result<bool> {
         let now = self.clock.now();
         let before = now.plus(-VISIT_CHECK_MILLIS);
         let count: i64 = query_scalar(waits_for_records!("SELECT COUNT(*) FROM domains"))
-            .bind(name.as_str())
-            .bind(now.0)
-            .bind(before.0)
+            .bind((name.as_str(), now.0, before.0))
             .fetch_one(self.reader())
             .await?;
         if count == 0 {
             return Ok(false);
         }
         let made = query(waits_for_records!("UPDATE domains SET due_at = $2"))
-            .bind(name.as_str())
-            .bind(now.0)
-            .bind(before.0)
+            .bind((name.as_str(), now.0, before.0))
             .execute(self.writer())
             .await?;
         Ok(made.rows_affected() > 0)

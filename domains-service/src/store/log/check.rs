@@ -8,7 +8,7 @@ use contract::time::UnixMillis;
 
 use super::super::rows::{self, Stored as _, Table};
 use super::super::write::kind_and_name;
-use super::super::{StoreError, sealed};
+use super::super::{Result, sealed};
 use super::{Row, StoredEntity, as_mark};
 
 impl StoredEntity {
@@ -51,7 +51,7 @@ impl<'a> Check<'a> {
         &mut self,
         reading: &mut Connection,
         found: &Found<StoredEntity>,
-    ) -> Result<Option<RowKey>, StoreError> {
+    ) -> Result<Option<RowKey>> {
         let bad = match (&found.bad, found.row.entity()) {
             (Some(bad), _) => Some(bad.clone()),
             (None, Err(reason)) => Some(BadColumn { column: "body", reason }),
@@ -62,19 +62,15 @@ impl<'a> Check<'a> {
         };
         let key = found.row.key();
         match &bad {
-            None => rows::forget(reading, &key),
-            Some(bad) => rows::record(reading, &key, bad.column, &bad.reason),
+            None => reading.unreadable().forget(&key),
+            Some(bad) => rows::record(reading.unreadable(), &key, bad.column, &bad.reason),
         }
         Ok(bad.map(|_| key))
     }
 
     /// A change for sending; `None` for an unusable one. It is recorded, unless its sealing secret is gone: older
     /// changes still name a replaced secret.
-    pub(super) async fn change(
-        &mut self,
-        reading: &mut Connection,
-        found: Found<Row>,
-    ) -> Result<Option<Change>, StoreError> {
+    pub(super) async fn change(&mut self, reading: &mut Connection, found: Found<Row>) -> Result<Option<Change>> {
         let Found { row: Row { revision, mark, effect, at_ms }, bad } = found;
         let bad = match (bad, read_effect(&effect)) {
             (Some(bad), _) => bad,
@@ -88,18 +84,23 @@ impl<'a> Check<'a> {
                 }
             },
         };
-        rows::record(reading, &rows::key(Table::Changes, revision.to_string(), ""), bad.column, &bad.reason);
+        rows::record(
+            reading.unreadable(),
+            &rows::key(Table::Changes, revision.to_string(), ""),
+            bad.column,
+            &bad.reason,
+        );
         Ok(None)
     }
 
-    async fn key_in(&mut self, reading: &mut Connection, effect: &Effect) -> Result<Key, StoreError> {
+    async fn key_in(&mut self, reading: &mut Connection, effect: &Effect) -> Result<Key> {
         match effect {
             Effect::Put(entity) => self.key_of(reading, entity).await,
             Effect::Remove(_) => Ok(Key::Usable),
         }
     }
 
-    async fn key_of(&mut self, reading: &mut Connection, entity: &Entity) -> Result<Key, StoreError> {
+    async fn key_of(&mut self, reading: &mut Connection, entity: &Entity) -> Result<Key> {
         let Entity::Certificate(CertificateBundle { hostname, key, .. }) = entity else { return Ok(Key::Usable) };
         let seal = name_in(&key.0);
         if self.sealing.has(seal) {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use chassis::sql::{Builder, Connection, Found};
 use contract::feed::{Mark, NodeReport, Position, Revision};
 
-use super::super::{Store, StoreError};
+use super::super::{Result, Store};
 use super::counters::Counters;
 use super::{as_mark, is_mark_of_damaged, mark_of};
 
@@ -53,7 +53,7 @@ fn judge(revision: Revision, mark: Option<Mark>, known: Known) -> Claim {
 
 impl Store {
     /// Compares a process's reported position with the log. A revision without its mark proves nothing.
-    pub(crate) async fn claim(&self, report: &NodeReport) -> Result<Claim, StoreError> {
+    pub(crate) async fn claim(&self, report: &NodeReport) -> Result<Claim> {
         if report.applied == Revision::default() {
             return Ok(Claim::Held);
         }
@@ -74,7 +74,7 @@ impl Store {
 pub(crate) async fn missing(
     connection: &mut Connection,
     mut positions: HashSet<Position>,
-) -> Result<HashSet<Position>, StoreError> {
+) -> Result<HashSet<Position>> {
     let asked: Vec<Position> = positions.iter().copied().collect();
     for some in asked.chunks(POSITIONS_PER_READ) {
         let mut statement = Builder::new("SELECT revision, mark FROM changes WHERE revision IN (");

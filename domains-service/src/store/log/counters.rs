@@ -12,7 +12,7 @@
 use chassis::sql::{BadColumn, Connection, Found, query, query_as, query_scalar};
 use contract::feed::Revision;
 
-use super::super::StoreError;
+use super::super::Result;
 use super::super::rows::{self, Table};
 use super::REPLACED_BELOW;
 
@@ -47,15 +47,14 @@ pub(in crate::store) struct Counters {
 
 impl Counters {
     /// Reads them.
-    pub(in crate::store) async fn read(connection: &mut Connection) -> Result<Self, StoreError> {
+    pub(in crate::store) async fn read(connection: &mut Connection) -> Result<Self> {
         // SQLite sorts a revision that is not a number after all numbers.
         let found: Found<Row> = query_as(
             "SELECT current, oldest, (SELECT value FROM settings WHERE name = $1) AS replaced_below,
                  (SELECT MAX(revision) FROM changes WHERE revision <= $2) AS highest
              FROM revision_counter WHERE id = 1",
         )
-        .bind(REPLACED_BELOW)
-        .bind(i64::MAX)
+        .bind((REPLACED_BELOW, i64::MAX))
         .fetch_one(&mut *connection)
         .await?;
         let Row { current, oldest, replaced_below, highest } = found.row;
@@ -66,7 +65,7 @@ impl Counters {
         };
         if let Some(row) = highest.filter(|row| *row > newest) {
             let reason = format!("no revision above {newest} was given out");
-            rows::record(connection, &rows::key(Table::Changes, row.to_string(), ""), "revision", &reason);
+            rows::record(connection.unreadable(), &rows::key(Table::Changes, row.to_string(), ""), "revision", &reason);
         }
         let counters = Self::of(newest, oldest, replaced_below.as_deref());
         let is_damaged =
@@ -97,10 +96,9 @@ impl Counters {
 
     /// Stores the counters as used, within a transaction that holds the writers' lock. Returns whether rows were set
     /// aside that may hold changes which no other row holds: then every follower needs a snapshot.
-    pub(in crate::store) async fn repair(&self, connection: &mut Connection) -> Result<bool, StoreError> {
+    pub(in crate::store) async fn repair(&self, connection: &mut Connection) -> Result<bool> {
         query("UPDATE revision_counter SET current = $1, oldest = $2 WHERE id = 1")
-            .bind(self.newest)
-            .bind(self.oldest)
+            .bind((self.newest, self.oldest))
             .execute(&mut *connection)
             .await?;
         query("UPDATE changes SET effect = '' WHERE effect <> '' AND revision <= $1")
@@ -115,13 +113,11 @@ impl Counters {
             "DELETE FROM changes WHERE revision < 0
              AND revision IN (SELECT -revision FROM changes WHERE revision > $1 AND revision <= $2)",
         )
-        .bind(self.newest)
-        .bind(i64::MAX)
+        .bind((self.newest, i64::MAX))
         .execute(&mut *connection)
         .await?;
         let set_aside = query("UPDATE changes SET revision = -revision WHERE revision > $1 AND revision <= $2")
-            .bind(self.newest)
-            .bind(i64::MAX)
+            .bind((self.newest, i64::MAX))
             .execute(&mut *connection)
             .await?
             .rows_affected();
@@ -140,17 +136,16 @@ impl Counters {
     }
 }
 
-/// The newest revision, where the counter and the highest row differ: that of a witness above the counter, or the counter.
-async fn newest(connection: &mut Connection, current: i64, oldest: i64) -> Result<i64, StoreError> {
+/// The newest revision, where the counter and the highest row differ: that of a witness above the counter, or the
+/// counter.
+async fn newest(connection: &mut Connection, current: i64, oldest: i64) -> Result<i64> {
     let found: Option<Found<(i64,)>> = query_as(
         "SELECT revision FROM changes AS change
          WHERE revision <= $1 AND (revision = $2 OR revision = $3
              OR EXISTS (SELECT 1 FROM changes AS earlier WHERE earlier.revision = change.revision - 1))
          ORDER BY revision DESC LIMIT 1",
     )
-    .bind(REVISION_MAX)
-    .bind(current)
-    .bind(oldest)
+    .bind((REVISION_MAX, current, oldest))
     .fetch_optional(connection)
     .await?;
     let witness = found.filter(|found| found.bad.is_none()).map_or(1, |found| found.row.0);

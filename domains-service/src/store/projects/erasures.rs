@@ -1,11 +1,11 @@
 //! Projects that are erased here, until every other service has erased them as well.
 
-use chassis::sql::{Connection, Found, RowKey, query, query_as};
+use chassis::sql::{Connection, RowKey, query, query_as};
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 
 use super::super::rows::{self, Columns, Stored, Table};
-use super::super::{Store, StoreError};
+use super::super::{Result, Store};
 
 chassis::record! {
     /// A project that other services must erase.
@@ -28,40 +28,31 @@ impl Stored for Erasure {
 
 impl Store {
     /// Projects that are erased here and not yet by this service, the oldest first.
-    pub(crate) async fn erasures(&self, service: &str, limit: i64) -> Result<Vec<ProjectUid>, StoreError> {
-        let rows: Vec<Found<Erasure>> = query_as(
+    pub(crate) async fn erasures(&self, service: &str, limit: i64) -> Result<Vec<ProjectUid>> {
+        let rows = query_as(
             "SELECT project FROM erasures WHERE NOT EXISTS
                  (SELECT 1 FROM erased_by b WHERE b.project = erasures.project AND b.service = $2)
              ORDER BY erased_at, project LIMIT $1",
         )
-        .bind(limit)
-        .bind(service)
-        .fetch_all(self.reader())
-        .await?;
-        Ok(rows::each(self.reader(), rows))
+        .bind((limit, service));
+        rows::all::<Erasure>(self.reader(), rows).await
     }
 }
 
 /// A service has erased the project, too.
-pub(crate) async fn record_erased(
-    connection: &mut Connection,
-    uid: &ProjectUid,
-    service: &str,
-) -> Result<(), StoreError> {
+pub(crate) async fn record_erased(connection: &mut Connection, uid: &ProjectUid, service: &str) -> Result<()> {
     query(
         "INSERT INTO erased_by (project, service) SELECT project, $2 FROM erasures WHERE project = $1
          ON CONFLICT DO NOTHING",
     )
-    .bind(uid.as_str())
-    .bind(service)
-    .execute(connection)
-    .await?;
-    Ok(())
+    .bind((uid.as_str(), service))
+    .run(connection)
+    .await
 }
 
 /// Ends erasures that every service on record has carried out. Without any service on record, ends those from before
 /// `before`.
-pub(crate) async fn end_erasures(connection: &mut Connection, before: UnixMillis) -> Result<(), StoreError> {
+pub(crate) async fn end_erasures(connection: &mut Connection, before: UnixMillis) -> Result<()> {
     query(
         "DELETE FROM erasures
          WHERE EXISTS (SELECT 1 FROM erased_by b WHERE b.project = erasures.project)
@@ -73,6 +64,5 @@ pub(crate) async fn end_erasures(connection: &mut Connection, before: UnixMillis
     .bind(before.0)
     .execute(&mut *connection)
     .await?;
-    query("DELETE FROM erased_by WHERE project NOT IN (SELECT project FROM erasures)").execute(connection).await?;
-    Ok(())
+    query("DELETE FROM erased_by WHERE project NOT IN (SELECT project FROM erasures)").run(connection).await
 }

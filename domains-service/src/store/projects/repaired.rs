@@ -9,7 +9,7 @@ use contract::project::{Project, ProjectId, ProjectUid};
 
 use super::super::log::StoredEntity;
 use super::super::rows::{self, Table};
-use super::super::{Store, StoreError};
+use super::super::{Result, Store};
 
 /// Published projects without a present project of this name and identity: of all names, or of one.
 macro_rules! lost {
@@ -28,7 +28,7 @@ macro_rules! lost {
 impl Store {
     /// Repairs identity, name and state of published projects that are not found: of the one with this name, or of 100.
     /// Returns whether there was one.
-    pub(crate) async fn repair_projects(&self, name: Option<&ProjectId>) -> Result<bool, StoreError> {
+    pub(crate) async fn repair_projects(&self, name: Option<&ProjectId>) -> Result<bool> {
         if lost(&mut self.reader().acquire().await?, name).await?.is_empty() {
             return Ok(false);
         }
@@ -41,18 +41,17 @@ impl Store {
     }
 }
 
-async fn lost(connection: &mut Connection, name: Option<&ProjectId>) -> Result<Vec<Project>, StoreError> {
+async fn lost(connection: &mut Connection, name: Option<&ProjectId>) -> Result<Vec<Project>> {
     let found = match name {
         None => query_as(lost!("name <> ''")),
         Some(name) => query_as(lost!("name = $1")).bind(name.as_str()),
     };
-    let found: Vec<Found<StoredEntity>> = found.fetch_all(&mut *connection).await?;
     let project = |entity| if let Entity::Project(project) = entity { Some(project) } else { None };
-    Ok(rows::each(connection, found).into_iter().filter_map(project).collect())
+    Ok(rows::all::<StoredEntity>(connection, found).await?.into_iter().filter_map(project).collect())
 }
 
 /// Repairs a project's row: the one with its identity, or the one with its name and an unreadable identity.
-async fn repair(connection: &mut Connection, project: &Project) -> Result<bool, StoreError> {
+async fn repair(connection: &mut Connection, project: &Project) -> Result<bool> {
     let (uid, name) = (project.uid.as_str(), project.id.as_str());
     let named = query_as("SELECT id FROM projects WHERE name = $1 AND removed_at IS NULL");
     let named: Option<Found<(String,)>> = named.bind(name).fetch_optional(&mut *connection).await?;
@@ -60,11 +59,11 @@ async fn repair(connection: &mut Connection, project: &Project) -> Result<bool, 
         None => {
             let presence =
                 "UPDATE projects SET name = $2, removed_at = NULL, erase_at = NULL, kept_domains = NULL WHERE id = $1";
-            query(presence).bind(uid).bind(name).execute(&mut *connection).await?
+            query(presence).bind((uid, name)).execute(&mut *connection).await?
         }
         Some(found) if found.row.0.parse::<ProjectUid>().is_err() => {
             let identity = "UPDATE projects SET id = $1 WHERE name = $2 AND removed_at IS NULL";
-            query(identity).bind(uid).bind(name).execute(&mut *connection).await?
+            query(identity).bind((uid, name)).execute(&mut *connection).await?
         }
         // The row belongs to another project, and the published entity is damaged.
         Some(_) => return Ok(false),
@@ -77,9 +76,9 @@ async fn repair(connection: &mut Connection, project: &Project) -> Result<bool, 
             "repaired the identity, name or state of a project's row from the change log. Another program wrote to the \
              database, or its disk is damaged: check both"
         );
-        rows::forget(connection, &rows::key(Table::Projects, uid, ""));
+        connection.unreadable().forget(&rows::key(Table::Projects, uid, ""));
         if let Some(found) = named {
-            rows::forget(connection, &rows::key(Table::Projects, found.row.0, ""));
+            connection.unreadable().forget(&rows::key(Table::Projects, found.row.0, ""));
         }
     }
     Ok(is_repaired)

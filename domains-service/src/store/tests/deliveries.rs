@@ -8,8 +8,8 @@ use super::*;
 /// Due deliveries of one endpoint. Both databases prefer an index long before.
 const BACKLOG: i64 = 5_000;
 
-/// Three endpoints of a project: one with a backlog, one with a delivery that is due now and an older one that waits for
-/// its next attempt, and one with nothing due.
+/// Three endpoints of a project: one with a backlog, one with a delivery that is due now and an older one that waits
+/// for its next attempt, and one with nothing due.
 async fn with_deliveries(store: &Store) {
     for endpoint in ["backlog", "later", "usual"] {
         let text = "INSERT INTO webhook_endpoints (id, project, url, description, events, sealed_secret, created_at, updated_at)
@@ -19,11 +19,11 @@ async fn with_deliveries(store: &Store) {
     let text = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1)
          INSERT INTO webhook_deliveries (endpoint, message, kind, body, state, attempts, due_at, created_at)
          SELECT 'backlog', 'msg', 'domain.created', '{}', 'waiting', 0, $2 - 10, 1 FROM n";
-    query(text).bind(BACKLOG).bind(NOW.0).execute(store.writer()).await.unwrap();
+    query(text).bind((BACKLOG, NOW.0)).execute(store.writer()).await.unwrap();
     for (endpoint, due) in [("usual", NOW.0 + 1), ("later", NOW.0 + 1), ("usual", NOW.0), ("usual", NOW.0 - 1)] {
         let text = "INSERT INTO webhook_deliveries (endpoint, message, kind, body, state, attempts, due_at, created_at)
              VALUES ($1, 'msg', 'domain.created', '{}', 'waiting', 0, $2, 1)";
-        query(text).bind(endpoint).bind(due).execute(store.writer()).await.unwrap();
+        query(text).bind((endpoint, due)).execute(store.writer()).await.unwrap();
     }
     query("ANALYZE").execute(store.writer()).await.unwrap();
 }

@@ -102,8 +102,7 @@ async fn a_row_with_a_future_number_stops_neither_followers_nor_changes() {
         let first = change(&store, 0).await;
         let second = change(&store, 1).await;
         query("UPDATE changes SET revision = $1 WHERE revision = $2")
-            .bind(second.revision.0.cast_signed() + 2)
-            .bind(first.revision.0.cast_signed())
+            .bind((second.revision.0.cast_signed() + 2, first.revision.0.cast_signed()))
             .execute(store.writer())
             .await
             .unwrap();

@@ -23,13 +23,13 @@ async fn a_limit_that_is_free_later_than_it_can_be_is_free_when_it_can_be() {
         for (mut store, _directory) in both().await {
             assert!(store.take(std::slice::from_ref(&demand)).await.unwrap());
             let text = "UPDATE acme_limits SET free_at = $1 WHERE name = $2";
-            query(text).bind(damaged).bind(&demand.name).execute(store.writer()).await.unwrap();
+            query(text).bind((damaged, &demand.name)).execute(store.writer()).await.unwrap();
             let (_, place) = store.admit(applicant, std::slice::from_ref(&demand)).await.unwrap().unwrap_err();
             assert_eq!((place.number, place.at), (1, Some(NOW.plus(1_000))), "{damaged}");
             assert_eq!(free_at(&store, &demand.name).await, NOW.0 + 3_000);
             // The repair stays, also when nothing else is written.
             for takes in [false, true] {
-                query(text).bind(damaged).bind(&demand.name).execute(store.writer()).await.unwrap();
+                query(text).bind((damaged, &demand.name)).execute(store.writer()).await.unwrap();
                 if takes {
                     assert!(!store.take(std::slice::from_ref(&demand)).await.unwrap());
                 } else {

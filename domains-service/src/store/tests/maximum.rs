@@ -29,7 +29,7 @@ async fn a_process_seen_in_the_future_was_seen_now_and_events_are_numbered_on_af
             write.record(&demo, None, "new", &Actor::system(), serde_json::json!({})).await.unwrap();
             write.commit().await.unwrap();
         }
-        let ids: Vec<i64> = store.events(&demo, None, None).await.unwrap().iter().map(|event| event.id).collect();
+        let ids: Vec<i64> = store.events(&demo, None, None).await.unwrap().iter().map(|one| one.event.id).collect();
         let expected: &[i64] = if is_sqlite { &[3, 2, 1] } else { &[2, 1] };
         assert_eq!(ids, expected, "newest first");
     }

@@ -1,5 +1,5 @@
-//! Every field of a record is read as it was saved last. The records below name all fields, each with another value than a
-//! new record has: a field that its statement forgets fails here.
+//! Every field of a record is read as it was saved last. The records below name all fields, each with another value
+//! than a new record has: a field that its statement forgets fails here.
 
 use std::fmt::Debug;
 

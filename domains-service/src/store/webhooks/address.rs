@@ -1,9 +1,9 @@
 //! Puts an event into the outbox of every subscribed endpoint.
 
-use chassis::sql::{Found, RowKey, query, query_as, query_scalar};
+use chassis::sql::{RowKey, query, query_as, query_scalar};
 
 use super::super::rows::{self, Columns, Stored, Table};
-use super::super::{StoreError, Write, kept};
+use super::super::{Result, Write, kept};
 use super::outbox::{Delivery, disable};
 use crate::project::ProjectRef;
 use crate::webhook::{DisabledReason, TEST, Wanted, compose_test};
@@ -50,13 +50,12 @@ impl Stored for Wish {
 
 /// The project's enabled endpoints with a subscription to this kind of event. An endpoint with an unreadable list gets
 /// none.
-pub(crate) async fn who_wants(write: &mut Write, project: &ProjectRef, kind: &str) -> Result<Vec<String>, StoreError> {
-    let found: Vec<Found<Wish>> =
+pub(crate) async fn who_wants(write: &mut Write, project: &ProjectRef, kind: &str) -> Result<Vec<String>> {
+    let found =
         query_as("SELECT id, project, events FROM webhook_endpoints WHERE project = $1 AND disabled_at IS NULL")
-            .bind(project.uid.as_str())
-            .fetch_all(write.connection())
-            .await?;
-    let wanting = rows::each(write.connection(), found).into_iter().filter(|(_, wanted)| wanted.include(kind));
+            .bind(project.uid.as_str());
+    let wanting =
+        rows::all::<Wish>(write.connection(), found).await?.into_iter().filter(|(_, wanted)| wanted.include(kind));
     Ok(wanting.map(|(endpoint, _)| endpoint).collect())
 }
 
@@ -66,7 +65,7 @@ pub(crate) async fn deliver_to(
     project: &ProjectRef,
     endpoints: Vec<String>,
     message: &Outgoing<'_>,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let now = write.now();
     for endpoint in endpoints {
         if !one_more_may_wait(write, &endpoint).await? {
@@ -77,11 +76,7 @@ pub(crate) async fn deliver_to(
             "INSERT INTO webhook_deliveries (endpoint, message, kind, body, state, attempts, due_at, created_at)
              VALUES ($1, $2, $3, $4, 'waiting', 0, $5, $5)",
         )
-        .bind(&endpoint)
-        .bind(&message.id)
-        .bind(message.kind)
-        .bind(&message.body)
-        .bind(now.0)
+        .bind((&endpoint, &message.id, message.kind, &message.body, now.0))
         .execute(write.connection())
         .await?;
         bound_deliveries(write, &endpoint).await?;
@@ -95,17 +90,12 @@ pub(crate) async fn send_test(
     project: &ProjectRef,
     endpoint: &str,
     id: &str,
-) -> Result<Option<Delivery>, StoreError> {
+) -> Result<Option<Delivery>> {
     let body = compose_test(project, endpoint, write.now());
     let message = Outgoing { id: id.to_owned(), kind: TEST, body };
     deliver_to(write, project, vec![endpoint.to_owned()], &message).await?;
-    let sent: Option<Found<Delivery>> =
-        query_as("SELECT * FROM webhook_deliveries WHERE endpoint = $1 AND message = $2")
-            .bind(endpoint)
-            .bind(id)
-            .fetch_optional(write.connection())
-            .await?;
-    rows::one(write.connection(), sent)
+    let sent = query_as("SELECT * FROM webhook_deliveries WHERE endpoint = $1 AND message = $2").bind((endpoint, id));
+    rows::one::<Delivery>(write.connection(), sent).await
 }
 
 /// The names of the counts of an endpoint's deliveries: of all, and of waiting ones.
@@ -115,7 +105,7 @@ pub(super) fn counted(endpoint: &str) -> [String; 2] {
 
 /// Counts one more waiting delivery; returns whether it may wait. The rows are counted only when [`WAITING_MAX`] would
 /// be exceeded by the count, which is never too low: counting 10,000 rows for each event would keep other writers out.
-async fn one_more_may_wait(write: &mut Write, endpoint: &str) -> Result<bool, StoreError> {
+async fn one_more_may_wait(write: &mut Write, endpoint: &str) -> Result<bool> {
     let [_, owner] = counted(endpoint);
     if kept::one_more(write.connection(), &owner).await? <= WAITING_MAX {
         return Ok(true);
@@ -129,7 +119,7 @@ async fn one_more_may_wait(write: &mut Write, endpoint: &str) -> Result<bool, St
 
 /// Counts the delivery, and deletes the oldest finished ones of an endpoint with more than
 /// [`DELIVERIES_PER_ENDPOINT_MAX`].
-async fn bound_deliveries(write: &mut Write, endpoint: &str) -> Result<(), StoreError> {
+async fn bound_deliveries(write: &mut Write, endpoint: &str) -> Result<()> {
     let [owner, _] = counted(endpoint);
     if kept::one_more(write.connection(), &owner).await? <= DELIVERIES_PER_ENDPOINT_MAX {
         return Ok(());
@@ -139,8 +129,7 @@ async fn bound_deliveries(write: &mut Write, endpoint: &str) -> Result<(), Store
              (SELECT id FROM webhook_deliveries WHERE endpoint = $1 AND due_at IS NULL
               ORDER BY id DESC LIMIT 1 OFFSET $2)",
     )
-    .bind(endpoint)
-    .bind(SETTLED_LEFT)
+    .bind((endpoint, SETTLED_LEFT))
     .execute(write.connection())
     .await?;
     let left = query_scalar("SELECT COUNT(*) FROM webhook_deliveries WHERE endpoint = $1");

@@ -3,7 +3,7 @@
 use chassis::sql::{Found, query_as};
 use contract::time::UnixMillis;
 
-use super::super::{Store, StoreError};
+use super::super::{Result, Store};
 
 /// Endpoints per search for due deliveries.
 const ENDPOINTS_PER_SEARCH: i64 = 1_024;
@@ -42,9 +42,9 @@ chassis::record! {
 
 impl Store {
     /// Endpoints with due deliveries, the longest-waiting first. Those of removed projects wait.
-    pub(crate) async fn due_deliveries(&self, now: UnixMillis) -> Result<Vec<DueDelivery>, StoreError> {
+    pub(crate) async fn due_deliveries(&self, now: UnixMillis) -> Result<Vec<DueDelivery>> {
         let due: Vec<Found<DueDelivery>> =
-            query_as(DUE).bind(now.0).bind(ENDPOINTS_PER_SEARCH).fetch_all(self.reader()).await?;
+            query_as(DUE).bind((now.0, ENDPOINTS_PER_SEARCH)).fetch_all(self.reader()).await?;
         Ok(due.into_iter().map(|found| found.row).collect())
     }
 }

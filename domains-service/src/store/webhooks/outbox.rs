@@ -7,7 +7,7 @@ use contract::time::UnixMillis;
 pub(crate) use domains_api::types::DeliveryState;
 
 use super::super::rows::{self, Columns, Stored, Table};
-use super::super::{Store, StoreError, Write, kept};
+use super::super::{Result, Store, Write, kept};
 use super::address::{Outgoing, counted, deliver_to, who_wants};
 use crate::actor::Actor;
 use crate::project::ProjectRef;
@@ -56,7 +56,7 @@ pub(crate) async fn enqueue(
     kind: &str,
     detail: &serde_json::Value,
     event: i64,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     if !EVENTS.contains(&kind) {
         return Ok(());
     }
@@ -78,14 +78,12 @@ pub(super) async fn disable(
     project: &ProjectRef,
     endpoint: &str,
     reason: DisabledReason,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let now = write.now();
     let changed = query(
         "UPDATE webhook_endpoints SET disabled_at = $1, disabled_reason = $2 WHERE id = $3 AND disabled_at IS NULL",
     )
-    .bind(now.0)
-    .bind(reason.as_str())
-    .bind(endpoint)
+    .bind((now.0, reason.as_str(), endpoint))
     .execute(write.connection())
     .await?;
     if changed.rows_affected() == 0 {
@@ -98,32 +96,29 @@ pub(super) async fn disable(
 }
 
 /// Fails all waiting deliveries of an endpoint.
-pub(crate) async fn fail_waiting(connection: &mut Connection, endpoint: &str) -> Result<(), StoreError> {
+pub(crate) async fn fail_waiting(connection: &mut Connection, endpoint: &str) -> Result<()> {
     query("UPDATE webhook_deliveries SET state = 'failed', due_at = NULL WHERE endpoint = $1 AND due_at IS NOT NULL")
         .bind(endpoint)
-        .execute(connection)
-        .await?;
-    Ok(())
+        .run(connection)
+        .await
 }
 
 /// Claims a due delivery until `end`. `None` when another worker has it.
-pub(crate) async fn claim(store: &Store, id: i64, end: UnixMillis) -> Result<Option<Delivery>, StoreError> {
+pub(crate) async fn claim(store: &Store, id: i64, end: UnixMillis) -> Result<Option<Delivery>> {
     let mut write = store.write().await?;
     let now = write.now();
     let claimed: Option<Found<Delivery>> = query_as(
         "UPDATE webhook_deliveries SET attempts = CASE WHEN attempts < 1000000 THEN attempts + 1 ELSE attempts END, due_at = $1
          WHERE id = $2 AND due_at <= $3 RETURNING *",
     )
-    .bind(end.0)
-    .bind(id)
-    .bind(now.0)
+    .bind((end.0, id, now.0))
     .fetch_optional(write.connection())
     .await?;
     if claimed.as_ref().is_some_and(|found| found.bad.is_some()) {
         // Otherwise every search would find it again. It is listed, and can be repeated after its repair.
         let failed = query("UPDATE webhook_deliveries SET state = 'failed', due_at = NULL WHERE id = $1");
         failed.bind(id).execute(write.connection()).await?;
-        rows::found(write.connection(), claimed);
+        rows::found(write.connection().unreadable(), claimed);
         write.commit().await?;
         return Ok(None);
     }
@@ -132,11 +127,9 @@ pub(crate) async fn claim(store: &Store, id: i64, end: UnixMillis) -> Result<Opt
 }
 
 /// Extends a claim before its `end`. A delivery that was removed or repeated meanwhile keeps its new state.
-pub(crate) async fn renew(store: &Store, delivery: &mut Delivery, end: UnixMillis) -> Result<(), StoreError> {
+pub(crate) async fn renew(store: &Store, delivery: &mut Delivery, end: UnixMillis) -> Result<()> {
     let renewed = query("UPDATE webhook_deliveries SET due_at = $1 WHERE id = $2 AND due_at = $3")
-        .bind(end.0)
-        .bind(delivery.id)
-        .bind(delivery.due_at)
+        .bind((end.0, delivery.id, delivery.due_at))
         .execute(store.writer())
         .await?;
     if renewed.rows_affected() > 0 {
@@ -154,7 +147,7 @@ pub(crate) async fn record(
     attempt: &Attempt,
     next: Option<UnixMillis>,
     patience_millis: i64,
-) -> Result<Option<DisabledReason>, StoreError> {
+) -> Result<Option<DisabledReason>> {
     let mut write = store.write().await?;
     let now = write.now();
     let delivered = attempt.result == AttemptResult::Delivered;
@@ -167,14 +160,16 @@ pub(crate) async fn record(
         "UPDATE webhook_deliveries SET state = $1, due_at = $2, last_result = $3, last_status = $4, last_error = $5,
              last_at = $6 WHERE id = $7 AND due_at = $8",
     )
-    .bind(state.as_str())
-    .bind(next.filter(|_| !delivered).map(|at| at.0))
-    .bind(attempt.result.as_str())
-    .bind(attempt.status.map(i64::from))
-    .bind(attempt.explanation)
-    .bind(now.0)
-    .bind(delivery.id)
-    .bind(delivery.due_at)
+    .bind((
+        state.as_str(),
+        next.filter(|_| !delivered).map(|at| at.0),
+        attempt.result.as_str(),
+        attempt.status.map(i64::from),
+        attempt.explanation,
+        now.0,
+        delivery.id,
+        delivery.due_at,
+    ))
     .execute(write.connection())
     .await?;
     let mut disabled = None;
@@ -194,11 +189,10 @@ async fn judge_endpoint(
     result: AttemptResult,
     now: UnixMillis,
     patience_millis: i64,
-) -> Result<Option<DisabledReason>, StoreError> {
+) -> Result<Option<DisabledReason>> {
     if result == AttemptResult::Delivered {
         query("UPDATE webhook_endpoints SET failing_since = NULL, delivered_at = $1 WHERE id = $2")
-            .bind(now.0)
-            .bind(&delivery.endpoint)
+            .bind((now.0, &delivery.endpoint))
             .execute(write.connection())
             .await?;
         return Ok(None);
@@ -206,8 +200,7 @@ async fn judge_endpoint(
     let since: Option<Found<(Option<i64>,)>> = query_as(
         "UPDATE webhook_endpoints SET failing_since = COALESCE(failing_since, $1) WHERE id = $2 RETURNING failing_since",
     )
-    .bind(now.0)
-    .bind(&delivery.endpoint)
+    .bind((now.0, &delivery.endpoint))
     .fetch_optional(write.connection())
     .await?;
     let since = since.and_then(|found| found.row.0);
@@ -220,15 +213,13 @@ async fn judge_endpoint(
 }
 
 /// Makes a delivery due again, with as many attempts as the first time. `None` if it does not exist.
-pub(crate) async fn repeat(write: &mut Write, endpoint: &str, id: i64) -> Result<Option<Delivery>, StoreError> {
+pub(crate) async fn repeat(write: &mut Write, endpoint: &str, id: i64) -> Result<Option<Delivery>> {
     let now = write.now();
     let repeated: Option<Found<Delivery>> = query_as(
         "UPDATE webhook_deliveries SET state = 'waiting', attempts = 0, due_at = $1 WHERE endpoint = $2 AND id = $3
          RETURNING *",
     )
-    .bind(now.0)
-    .bind(endpoint)
-    .bind(id)
+    .bind((now.0, endpoint, id))
     .fetch_optional(write.connection())
     .await?;
     if let Some(column) = repeated.as_ref().and_then(|found| found.bad.as_ref()).map(|bad| bad.column) {
@@ -239,16 +230,15 @@ pub(crate) async fn repeat(write: &mut Write, endpoint: &str, id: i64) -> Result
         let [_, waiting] = counted(endpoint);
         kept::one_more(write.connection(), &waiting).await?;
     }
-    rows::one(write.connection(), repeated)
+    rows::checked(write.connection().unreadable(), repeated)
 }
 
 /// Deletes finished deliveries from before `before`.
-pub(crate) async fn forget_deliveries(write: &mut Write, before: UnixMillis) -> Result<(), StoreError> {
+pub(crate) async fn forget_deliveries(write: &mut Write, before: UnixMillis) -> Result<()> {
     query("DELETE FROM webhook_deliveries WHERE due_at IS NULL AND created_at < $1")
         .bind(before.0)
-        .execute(write.connection())
-        .await?;
-    Ok(())
+        .run(write.connection())
+        .await
 }
 
 impl Store {
@@ -259,22 +249,17 @@ impl Store {
         state: Option<DeliveryState>,
         before: i64,
         limit: i64,
-    ) -> Result<Vec<Delivery>, StoreError> {
-        let found: Vec<Found<Delivery>> = query_as(
+    ) -> Result<Vec<Delivery>> {
+        let found = query_as(
             "SELECT * FROM webhook_deliveries
              WHERE endpoint = $1 AND id < $2 AND ($3 IS NULL OR state = $3) ORDER BY id DESC LIMIT $4",
         )
-        .bind(endpoint)
-        .bind(before)
-        .bind(state.map(DeliveryState::as_str))
-        .bind(limit)
-        .fetch_all(self.reader())
-        .await?;
-        Ok(rows::each(self.reader(), found))
+        .bind((endpoint, before, state.map(DeliveryState::as_str), limit));
+        rows::all::<Delivery>(self.reader(), found).await
     }
 
     /// How many deliveries wait, and how many of them should have been tried before `overdue`.
-    pub(crate) async fn delivery_backlog(&self, overdue: UnixMillis) -> Result<(i64, i64), StoreError> {
+    pub(crate) async fn delivery_backlog(&self, overdue: UnixMillis) -> Result<(i64, i64)> {
         Ok(query_as(
             "SELECT COUNT(*), COUNT(*) FILTER (WHERE due_at < $1) FROM webhook_deliveries WHERE due_at IS NOT NULL",
         )

@@ -5,7 +5,7 @@ use contract::event::OrderEvent;
 use contract::time::UnixMillis;
 
 use super::super::projects::find_ref;
-use super::super::{StoreError, Write};
+use super::super::{Result, Write};
 use super::address::{Outgoing, deliver_to, who_wants};
 use crate::webhook::compose_order;
 
@@ -14,7 +14,7 @@ pub(crate) const EVENTS_PER_WRITE: usize = 25;
 
 /// Puts each event of a source into the outbox of every subscribed endpoint, unless an earlier relay did. An event
 /// without a subscriber leaves no trace.
-pub(crate) async fn take(write: &mut Write, source: &str, events: &[OrderEvent]) -> Result<(), StoreError> {
+pub(crate) async fn take(write: &mut Write, source: &str, events: &[OrderEvent]) -> Result<()> {
     for event in events {
         // Events of a project that was removed meanwhile are dropped.
         let Some(project) = find_ref(write.connection(), &event.project).await? else { continue };
@@ -33,21 +33,18 @@ pub(crate) async fn take(write: &mut Write, source: &str, events: &[OrderEvent])
 }
 
 /// Stores the event's number; returns whether it is new.
-async fn is_new(write: &mut Write, source: &str, event: &OrderEvent) -> Result<bool, StoreError> {
+async fn is_new(write: &mut Write, source: &str, event: &OrderEvent) -> Result<bool> {
     let now = write.now();
     let noted = query(
         "INSERT INTO taken_events (source, number, taken_at) VALUES ($1, $2, $3) ON CONFLICT (source, number) DO NOTHING",
     )
-    .bind(source)
-    .bind(event.number)
-    .bind(now.0)
+    .bind((source, event.number, now.0))
     .execute(write.connection())
     .await?;
     Ok(noted.rows_affected() > 0)
 }
 
 /// Deletes numbers stored before `before`: no service relays them again by then.
-pub(crate) async fn forget_taken(write: &mut Write, before: UnixMillis) -> Result<(), StoreError> {
-    query("DELETE FROM taken_events WHERE taken_at < $1").bind(before.0).execute(write.connection()).await?;
-    Ok(())
+pub(crate) async fn forget_taken(write: &mut Write, before: UnixMillis) -> Result<()> {
+    query("DELETE FROM taken_events WHERE taken_at < $1").bind(before.0).run(write.connection()).await
 }

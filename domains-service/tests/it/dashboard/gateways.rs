@@ -86,7 +86,7 @@ async fn bans_are_shown_to_operators_and_to_owners_of_the_key() {
     let (checkout, robot) = (key(&platform, "checkout").await, key(&platform, "").await);
     let mut owner = Browser::signed_in(&platform, "demo", &["domains:read", "keys:write"]).await;
     let mut operator = operator(&platform).await;
-    operator.get("/operator").await.says("No key is refused for not backing off.");
+    operator.get("/operator").await.says("No banned keys.");
 
     let bans = [
         ban(&platform, &checkout, 300, "strikes", false),
@@ -99,8 +99,8 @@ async fn bans_are_shown_to_operators_and_to_owners_of_the_key() {
     let page = operator.get("/operator").await;
     for words in [
         "checkout demo · went on sending after 429, for the second time in a day · until 2026-06-15 00:05 UTC, in 5 minutes",
-        "imposed by an operator",
-        "a key that is gone · went on sending after 429, for the second time in a day; bans are only tried out",
+        "banned by an operator",
+        "a key that is gone · went on sending after 429, for the second time in a day; not refused, because bans are in shadow mode",
     ] {
         page.says(words);
     }
@@ -108,17 +108,17 @@ async fn bans_are_shown_to_operators_and_to_owners_of_the_key() {
     let page = owner.get(KEYS).await;
     page.says("! Banned");
     page.says("Let it wait as Retry-After says. The ban ends at 2026-06-15 00:05 UTC, in 5 minutes");
-    page.says("The operator of the platform has it refused for a while.");
+    page.says("Banned for a while by the operator of the platform.");
 
     // Bans end at their time, and when their gateway reports them no more.
     platform.clock.advance(std::time::Duration::from_secs(25));
     assert_eq!(report(&platform, "gw-1", &[], &bans[..2], 2).await, 204);
     platform.clock.advance(std::time::Duration::from_secs(10));
     let page = operator.get("/operator").await;
-    page.says("imposed by an operator");
-    assert!(!page.words().contains("tried out"), "it ended after 30 seconds");
+    page.says("banned by an operator");
+    assert!(!page.words().contains("shadow mode"), "it ended after 30 seconds");
     assert_eq!(report(&platform, "gw-1", &[], &[], 0).await, 204);
-    operator.get("/operator").await.says("No key is refused for not backing off.");
+    operator.get("/operator").await.says("No banned keys.");
     let words = owner.get(KEYS).await.words();
     assert!(!words.contains("Banned"), "{words}");
 }
@@ -133,7 +133,7 @@ async fn the_list_of_bans_is_bounded_and_all_are_counted() {
     assert_eq!(report(&platform, "gw-1", &[], &bans, 8_000).await, 204);
     assert_eq!(report(&platform, "gw-2", &[], &bans[..20], 20).await, 204);
     let page = operator(&platform).await.get("/operator").await;
-    page.says("20 of 8000 are shown; tollhouse ban list has them all.");
+    page.says("Showing 20 of 8000. All: tollhouse ban list");
     assert!(page.text.contains(&id(0)) && page.text.contains(&id(19)) && !page.text.contains(&id(20)), "the longest");
     assert!(page.text.len() < 50_000);
 

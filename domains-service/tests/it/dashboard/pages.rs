@@ -98,11 +98,11 @@ async fn the_page_shows_the_requirements_before_a_domain_is_added() {
     is_sound(&page, "check");
     page.says("This is a subdomain");
     page.says(&target(&platform).await);
-    assert!(!page.words().contains("In the way"), "that nothing is there yet is how it begins");
+    assert!(!page.words().contains("Problems"), "that nothing is there yet is how it begins");
     browser.get("/projects/demo/domains/new?name=customer.test").await.says("create an ALIAS or ANAME record");
     platform.dns.set("old.customer.test", RecordData::A("203.0.113.7".parse().unwrap()));
     let page = browser.get("/projects/demo/domains/new?name=old.customer.test").await;
-    page.says("In the way");
+    page.says("Problems");
     page.says("203.0.113.7");
     let page = browser.get("/projects/demo/domains/new?name=co.uk").await;
     assert_eq!(page.status, 400);
@@ -122,8 +122,7 @@ async fn a_domain_is_added_watched_verified_and_live() {
     let path = format!("{DOMAINS}/{SHOP}");
     let page = browser.get(&path).await;
     is_sound(&page, &path);
-    for words in
-        ["Waiting for DNS", "You must act · DNS_NO_RECORD", "3600", "192.31.196.1", "Nothing there yet", "Verify"]
+    for words in ["Waiting for DNS", "You must act · DNS_NO_RECORD", "3600", "192.31.196.1", "No record yet", "Verify"]
     {
         page.says(words);
     }
@@ -179,7 +178,7 @@ async fn every_conflict_is_shown_with_its_cause_the_fix_and_who_must_act() {
         platform.domain_in("demo", name, "action_required").await;
         let page = browser.get(&format!("{DOMAINS}/{name}")).await;
         is_sound(&page, name);
-        for words in ["Needs you", "What stands in the way", "Expected", "Observed", "What to do", "Re-verify"] {
+        for words in ["Needs you", "Problems", "Expected", "Observed", "What to do", "Re-verify"] {
             page.says(words);
         }
         page.says(&format!("You must act · {code}"));
@@ -215,7 +214,7 @@ async fn redirects_primaries_and_removal_have_buttons() {
     let removed = platform.while_following("gw-1", browser.post(&question, &question, &yes)).await;
     is_sound(&removed, "removed");
     removed.says("Domain removed");
-    removed.says("Traffic stopped on the one gateway there is");
+    removed.says("Traffic stopped on the only gateway");
     assert_eq!(browser.get(&www).await.status, 404);
     browser.get(DOMAINS).await.says("No domain yet");
 }
@@ -252,7 +251,7 @@ async fn a_key_is_made_shown_once_rotated_and_revoked() {
     browser.get(led.location()).await.says("Copy the key now");
     // Loading the page again makes no second key.
     let again = browser.get(&format!("{keys}?made")).await;
-    again.says("It was shown once.");
+    again.says("The key was shown once.");
     assert!(!again.text.contains(&secret));
     assert_eq!(again.text.matches("checkout &#60;1&#62;</p>").count(), 1, "{}", again.words());
     let rotated = browser.post_and_follow(keys, &format!("{keys}/{id}/rotate"), &[("overlap", "3600")]).await;
@@ -320,7 +319,7 @@ async fn webhooks_are_added_shown_switched_and_removed() {
     assert!(!page.text.contains("whsec_"), "the secret is shown once");
     let tested = browser.post_and_follow(&one, &format!("{one}/test"), &[]).await;
     is_sound(&tested, "tested");
-    tested.says("A test message is on its way.");
+    tested.says("Sending a test message.");
     assert!(tested.text.contains("&#34;type&#34;: &#34;webhook.test&#34;"), "what was sent is shown: {}", tested.text);
     browser.post(&one, &format!("{one}/change"), &[("action", "off")]).await;
     browser.get(&one).await.says("Switched off.");

@@ -44,7 +44,7 @@ async fn domains_are_searched_and_each_has_a_menu() {
     is_sound(&found, "found");
     assert!(found.text.contains("shop3.localhost") && !found.text.contains("shop4.localhost"), "{}", found.words());
     assert!(found.text.contains("/live?name=SHOP3"), "what is live is this page: {}", found.text);
-    browser.get(&format!("{DOMAINS}?status=pending_dns")).await.says("No domain is like that.");
+    browser.get(&format!("{DOMAINS}?status=pending_dns")).await.says("No matching domains.");
     assert_eq!(browser.get(&format!("{DOMAINS}?status=nonsense")).await.status, 400);
     let verified = browser.post(DOMAINS, &format!("{DOMAINS}/shop3.localhost/verify"), &[]).await;
     assert_eq!(verified.status, 303);
@@ -62,7 +62,7 @@ async fn the_days_after_a_downgrade_are_announced() {
     let mut browser = Browser::signed_in(&platform, "demo", &ALL).await;
     let page = browser.get(DOMAINS).await;
     is_sound(&page, "downgraded");
-    page.says("Those that are here are served until");
+    page.says("Existing ones are served until");
     assert!(page.text.contains(until.get(..10).unwrap()), "{until}: {}", page.text);
     platform.operator("PATCH", "/projects/demo", json!({ "plan": "pro" })).await;
     assert!(!browser.get(DOMAINS).await.words().contains("are served until"));

@@ -60,7 +60,7 @@ async fn invalid_insufficient_and_revoked_keys_do_not_sign_in() {
     for (key, status, words) in [
         ("", 400, "This is not a key"),
         ("th_live_<script>", 400, "This is not a key"),
-        (&new_key(&platform, "demo", &["orders:read"]).await, 403, "may neither see domains nor make keys"),
+        (&new_key(&platform, "demo", &["orders:read"]).await, 403, "can neither show domains nor create keys"),
     ] {
         let page = browser.sign_in(key).await;
         assert_eq!(page.status, status);
@@ -363,7 +363,7 @@ async fn a_key_opens_only_its_own_project_and_no_operators_page() {
     let mut reader = Browser::signed_in(&platform, "demo", &["domains:read"]).await;
     let page = reader.get("/projects/demo/keys").await;
     assert_eq!(page.status, 403);
-    page.says("Sign in with one that has the scope");
+    page.says("Sign in with one that has it");
     for path in ["/projects/demo/domains/new", "/projects/demo/domains/shop.localhost/remove"] {
         assert_eq!(reader.get(path).await.status, 403, "{path}");
     }

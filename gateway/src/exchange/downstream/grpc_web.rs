@@ -1,5 +1,5 @@
-//! A client that speaks gRPC-Web: gRPC for web pages, which can neither read trailers nor, over HTTP/1.1, send gRPC. Its
-//! call is translated for an upstream that speaks gRPC (`grpc_web = true`).
+//! A client that speaks gRPC-Web: gRPC for web pages, which can neither read trailers nor, over HTTP/1.1, send gRPC.
+//! Its call is translated for an upstream that speaks gRPC (`grpc_web = true`).
 //!
 //! Messages have the same form in both protocols. Three things differ: the content type; the trailers, which are the
 //! last frame of the body here; and the text form, whose bodies are in base64. Refusals of the gateway are ordinary
@@ -43,7 +43,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// The form of a request with this head; `None` if it is no gRPC-Web call.
+    /// The form of a request with this head; `None` if it is not a gRPC-Web call.
     pub(crate) fn of(head: &RequestHeader) -> Option<Self> {
         if head.method != http::Method::POST {
             return None;
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_known_by_its_content_type_and_becomes_one_of_grpc() {
+    fn a_call_is_recognised_by_its_content_type_and_translated_to_grpc() {
         for (kind, form, translated) in [
             ("application/grpc-web", Form::Binary, "application/grpc"),
             ("application/grpc-web+proto", Form::Binary, "application/grpc+proto"),

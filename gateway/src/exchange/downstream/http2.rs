@@ -123,7 +123,7 @@ impl Http2Client {
                 Poll::Ready(Ok(capacity))
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(unsent(error)),
-            Poll::Ready(None) => Poll::Ready(unsent("the stream is gone")),
+            Poll::Ready(None) => Poll::Ready(unsent("the stream was closed")),
             Poll::Pending => {
                 let until = self.write_timer.wait(Instant::now());
                 let late = || Error::explain(ErrorType::WriteTimedout, "writing to the client").into_down();

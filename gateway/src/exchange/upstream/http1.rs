@@ -145,7 +145,7 @@ impl Http1Call {
                 Ok(1..) => {}
                 Ok(_) if self.framing == Framing::End => return Poll::Ready(Ok(None)),
                 Ok(_) | Err(_) if self.framing.ends_without_trailers() => return Poll::Ready(Ok(None)),
-                Ok(_) => return Poll::Ready(ended("the response broke off")),
+                Ok(_) => return Poll::Ready(ended("the response ended early")),
                 Err(error) => return Poll::Ready(broken(error)),
             }
         }

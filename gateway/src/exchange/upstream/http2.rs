@@ -96,7 +96,7 @@ impl Http2Call {
         let Some(accept) = self.accept.as_ref().filter(|_| parts.status.is_success()) else {
             return head::response(&parts, (ends, to_head), is_removed, out).map(Some);
         };
-        // The same as an upstream of HTTP/1.1 says it.
+        // In the same words as for HTTP/1.1.
         parts.status = StatusCode::SWITCHING_PROTOCOLS;
         parts.headers.remove(&websocket::ACCEPT);
         let head = head::response(&parts, (true, to_head), is_removed, out)?;
@@ -302,6 +302,6 @@ impl Refused {
 fn reason(error: &Error) -> Option<Cow<'static, str>> {
     let cause = error.cause.as_deref()?.downcast_ref::<h2::Error>()?;
     let word = if cause.is_go_away() { "GOAWAY" } else { "RST_STREAM" };
-    let side = if cause.is_remote() { "it sent" } else { "it broke HTTP/2; we sent" };
+    let side = if cause.is_remote() { "it sent" } else { "it violated HTTP/2; we sent" };
     cause.reason().map(|reason| Cow::Owned(format!("{side} {word} {reason:?}")))
 }

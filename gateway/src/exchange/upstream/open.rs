@@ -27,8 +27,8 @@ fn longest_opening(connect: Duration, first_byte: Duration, addresses: usize) ->
     if addresses > 1 { connect } else { connect.max(first_byte.min(FIRST_FRAME_MAX)) }
 }
 
-/// Opens a call for a request at this address of the upstream; or at another one, which is returned too, if this one does
-/// not answer soon. `now` is the monotonic time.
+/// Opens a call for a request at this address of the upstream; or at another one, which is returned too, if this one
+/// does not answer soon. `now` is the monotonic time.
 pub(in crate::exchange) async fn open(
     (upstream, endpoint): (&Arc<Upstream>, &Arc<Endpoint>),
     request: &Request<'_>,
@@ -115,7 +115,7 @@ async fn lease(
         return lease_at(upstream, endpoint, request, now).await.map(|lease| (lease, None));
     }
     let leasing = |endpoint: Arc<Endpoint>| async move { lease_at(upstream, &endpoint, request, now).await };
-    // Late is no failure: the address may be far away, or all its streams may be in use.
+    // A late answer is not a failure: the address may be far away, or all its streams may be in use.
     race(&upstream.endpoints, endpoint, (now, false), leasing).await
 }
 

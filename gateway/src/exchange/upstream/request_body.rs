@@ -127,7 +127,7 @@ impl RequestBody {
         }
     }
 
-    /// How long only the client was awaited.
+    /// How long only the client was awaited, before a switch of protocols.
     pub(crate) fn client_awaited(&self) -> Duration {
         self.awaited + self.awaited_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
@@ -142,6 +142,9 @@ impl RequestBody {
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<Option<Bytes>>> {
         let polled = self.poll_next(client, cx);
+        if self.switched {
+            return polled;
+        }
         if polled.is_pending() {
             self.awaited_since.get_or_insert_with(Instant::now);
         } else {

@@ -1,4 +1,4 @@
-//! Trailers: which are forwarded, in either direction and between both versions.
+//! Forwards trailers, in either direction and between both versions, and drops forbidden ones.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -20,8 +20,8 @@ pub(crate) fn of_response(fields: HeaderMap, is_removed: impl Fn(&str) -> bool) 
     without(fields, is_removed)
 }
 
-/// Parses the trailers after the last chunk of a response. Malformed, folded and incomplete fields are dropped, and those
-/// beyond the limits: the body is complete without them.
+/// Parses the trailers after the last chunk of a response. Malformed, folded and incomplete fields are dropped, and
+/// those beyond the limits: the body is complete without them.
 pub(crate) fn read(bytes: &[u8]) -> HeaderMap {
     let (mut fields, mut size, mut last) = (HeaderMap::new(), 0, None);
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {

@@ -11,7 +11,7 @@ use crate::exchange::downstream::Downstream;
 /// A gRPC stream ends after this time without a byte.
 const SILENCE_MAX: Duration = Duration::from_hours(1);
 
-/// What a request in progress waits for.
+/// The event for which a request in progress waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
     /// The client: more of the request body.

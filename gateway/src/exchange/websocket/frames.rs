@@ -2,7 +2,7 @@
 
 /// Opcode of a Close frame.
 const CLOSE: u8 = 8;
-/// The bit that says that a mask follows, in the second byte.
+/// The bit of the second byte that announces a mask.
 const MASKED: u8 = 0x80;
 const MASK_BYTES: u8 = 4;
 

@@ -1,4 +1,4 @@
-//! 3.1: chunks, trailers, early answers, pipelines.
+//! Chunks, trailers, early answers, pipelines.
 
 use super::matrix::{self, smuggled};
 use super::refused_by_listener;

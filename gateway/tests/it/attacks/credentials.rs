@@ -1,4 +1,4 @@
-//! 3.4: keys and data derived from them. The canary is a secret that must appear nowhere.
+//! Keys and data derived from them. The canary is a secret that must appear nowhere.
 
 use crate::world::client::Ask;
 use crate::world::{BLOG, DEMO, ORDERS, World};

@@ -1,4 +1,4 @@
-//! 3.1: the end of a body.
+//! The end of a body.
 
 use super::{matrix, refused_by_listener};
 

@@ -1,4 +1,4 @@
-//! 3.2: hosts, server names in handshakes, forwarded headers.
+//! Hosts, server names in handshakes, forwarded headers.
 
 use contract::rejection::Rejection::BadHost;
 

@@ -1,4 +1,4 @@
-//! 3.1: request lines, versions, other protocols, expectations, sizes, fields that `Connection` lists.
+//! Request lines, versions, other protocols, expectations, sizes, fields that `Connection` lists.
 
 use contract::rejection::Rejection::BadRequest;
 
@@ -24,7 +24,7 @@ async fn expectations_and_nominations_that_deceive_are_refused() {
     refused_by_listener(matrix::expectations_and_connections()).await;
 }
 
-/// Bytes that are no HTTP at all on the plain port.
+/// Bytes other than HTTP on the plain port.
 // promise: edge.4
 #[tokio::test]
 async fn a_client_hello_on_the_plain_port_is_refused() {

@@ -1,4 +1,4 @@
-//! 3.1, the other side: upstreams that send more or less than one response, or other bytes.
+//! Upstreams that send more or less than one response, or other bytes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ async fn malformed_responses_are_502() {
         ("80 KB of fields", format!("HTTP/1.1 200 OK\r\n{large}Content-Length: 0\r\n\r\n")),
         ("2 MB of fields", format!("HTTP/1.1 200 OK\r\n{huge}Content-Length: 0\r\n\r\n")),
         ("a status of two digits", "HTTP/1.1 20 OK\r\nContent-Length: 0\r\n\r\n".to_owned()),
-        ("a status that is no number", "HTTP/1.1 abc OK\r\n\r\n".to_owned()),
+        ("a malformed status", "HTTP/1.1 abc OK\r\n\r\n".to_owned()),
         ("another protocol", "220 mail.example ESMTP\r\n".to_owned()),
     ] {
         world.orders.next(Act::AnswerAndClose(bytes.into_bytes()));

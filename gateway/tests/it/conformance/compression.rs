@@ -20,7 +20,7 @@ fn with(asks: &Asks<'_>, stream: u32, bytes: &[u8]) -> Vec<u8> {
     headers(stream, &[&asks.list()[..], bytes].concat(), true)
 }
 
-/// A block that breaks off at its end, whatever follows on the connection.
+/// A block without its end, followed by any bytes.
 fn bad(asks: &Asks<'_>, name: &'static str, section: &'static str, bytes: &[u8]) -> Case {
     case(name, section, with(asks, 1, bytes), BAD).instead(GENERAL_CODE)
 }
@@ -56,7 +56,7 @@ fn tables(asks: &Asks<'_>) -> Vec<Case> {
         ),
         case("a field larger than the table", "4.4", with(asks, 1, &large(5_000)), Served(&[1])),
         case(
-            "what a refused request adds counts",
+            "entries of a refused request count",
             "RFC 9113 4.3",
             [headers(1, &malformed, true), with(asks, 3, &[NEWEST])].concat(),
             Served(&[3]),

@@ -200,7 +200,7 @@ async fn over_http_2_too_many_fields_refuse_only_their_request() {
 /// the gateway does, so the gateway decides about the same request that the upstream gets.
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_a_request_without_a_path_asks_for_the_root() {
+async fn over_http_2_a_request_without_a_path_is_for_the_root() {
     let world = World::start().await;
     let mut peer = Peer::connect(&world, BLOG).await;
     within(async {

@@ -83,7 +83,7 @@ fn lengths(asks: &Asks<'_>) -> Vec<Case> {
         bad("a length as a list", "5, 5", &whole()),
         bad("a length with a plus", "+5", &whole()),
         bad("a length with a minus", "-5", &whole()),
-        bad("a length that is no number", "five", &whole()),
+        bad("a malformed length", "five", &whole()),
         bad("a length in hexadecimal", "0x5", &whole()),
         bad("a length that is empty", "", &whole()),
         bad("a length beyond 64 bits", "18446744073709551621", &whole()),

@@ -76,7 +76,7 @@ impl Peer {
     }
 
     /// Prefaces and settings of both sides (RFC 9113 section 3.4); the server's begins with SETTINGS. Without a table
-    /// on this side every response can be read by itself.
+    /// on this side every response can be read separately.
     pub(super) async fn open(&mut self) {
         self.send(&[PREFACE, &settings(&[(1, 0)])].concat()).await;
         let first = self.frame().await.expect("a frame");
@@ -95,14 +95,14 @@ impl Peer {
     pub(super) async fn until(&mut self, there: impl Fn(&Seen) -> bool) -> bool {
         while !self.seen.closed && !there(&self.seen) {
             match self.frame().await {
-                Some(came) => self.note(&came),
+                Some(came) => self.record(&came),
                 None => self.seen.closed = true,
             }
         }
         there(&self.seen)
     }
 
-    fn note(&mut self, came: &Frame) {
+    fn record(&mut self, came: &Frame) {
         let Frame { kind, flags, stream, payload } = came;
         match *kind {
             PING | SETTINGS => self.seen.answers.extend(frame(*kind, *flags, *stream, payload)),

@@ -1,4 +1,4 @@
-//! Frames by themselves, known and unknown: RFC 9113 sections 4.1, 4.2, 5.3, 5.5 and 6.1 to 6.4.
+//! Single frames, known and unknown: RFC 9113 sections 4.1, 4.2, 5.3, 5.5 and 6.1 to 6.4.
 
 use super::Outcome::{Connection, Ignored, Reset, Served, Stream};
 use super::{
@@ -197,7 +197,7 @@ async fn over_http_2_a_frame_beyond_its_size_ends_the_connection() {
 
 // promise: edge.14
 #[tokio::test]
-async fn over_http_2_padding_is_taken_off_or_refused() {
+async fn over_http_2_padding_is_removed_or_refused() {
     hold(padding).await;
 }
 

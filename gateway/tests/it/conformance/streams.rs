@@ -61,7 +61,7 @@ fn numbers(asks: &Asks<'_>) -> Vec<Case> {
 }
 
 fn limit(asks: &Asks<'_>) -> Vec<Case> {
-    // The windows are closed, so no stream ends by itself.
+    // The windows are closed, so no stream ends.
     let keyless = asks.keyless();
     let ids = || (0..STREAMS_MAX).map(|number| 2 * number + 1);
     let all = ids().flat_map(|id| headers(id, &keyless, true));

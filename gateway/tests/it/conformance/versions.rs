@@ -240,7 +240,7 @@ fn bodies() -> impl Strategy<Value = Sent> {
 }
 
 #[test]
-fn both_versions_judge_a_request_alike() {
+fn both_versions_have_the_same_verdict_on_a_request() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let world = runtime.block_on(World::start());
     let mut runner = TestRunner::new(Config { cases: CASES, failure_persistence: None, ..Config::default() });

@@ -32,7 +32,7 @@ async fn three_gateways_admit_exactly_the_limit_and_the_books_agree_with_the_log
                 // Eight of a hundred.
                 assert!(calls * 100 <= u64::from(limit) * 3 * 8, "{calls} calls for {} requests", limit * 3);
             }
-            eventually("what was not spent is handed back", async || {
+            eventually("unspent units are returned", async || {
                 (fleet.day_charged(tenant) == u64::from(outcome.total())).then_some(())
             })
             .await;
@@ -110,7 +110,7 @@ async fn the_days_limit_is_exact_and_requests_refused_by_the_minute_cost_no_day(
     for tenant in 1..limits.len() {
         let outcome = fleet.burst(tenant, 10_000).await;
         outcome.only(&[200, 429]);
-        eventually("the day holds what was admitted", async || {
+        eventually("the day has all admitted requests", async || {
             (fleet.day_charged(tenant) == u64::from(outcome.total())).then_some(())
         })
         .await;

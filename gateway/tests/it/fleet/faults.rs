@@ -17,7 +17,7 @@ async fn in_turn(fleet: &Fleet, tenant: usize, requests: usize) -> Outcome {
     }
     for number in 0..requests {
         let reply = connections[number % connections.len()].try_ask(&fleet.ask(tenant)).await;
-        outcome.note(reply.ok().as_ref());
+        outcome.record(reply.ok().as_ref());
     }
     outcome
 }
@@ -58,7 +58,7 @@ async fn lost_replies_lose_nothing_and_grant_nothing_twice() {
         }
         outcome.only(&[200, 429, 503]);
         assert!(outcome.admitted.values().all(|admitted| *admitted <= 1_000), "{outcome:?}");
-        eventually("Redis holds what was admitted", async || {
+        eventually("Redis has all admitted requests", async || {
             (fleet.day_charged(tenant) == u64::from(outcome.total())).then_some(())
         })
         .await;
@@ -72,7 +72,7 @@ async fn lost_replies_lose_nothing_and_grant_nothing_twice() {
 
 // promise: faults.4
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_is_cut_off_has_its_share_and_the_others_stay_exact() {
+async fn a_disconnected_node_has_its_share_and_the_others_stay_exact() {
     // Patient, so that the other nodes do not seem cut off on a busy machine.
     let limits = [(300, 100_000); 3];
     let fleet = Fleet::in_a_fresh_minute(3, &limits, "on_store_down = \"share\"").await;
@@ -125,7 +125,7 @@ async fn a_silent_network_delays_only_the_first_requests() {
     outcome.only(&[200]);
     fleet.proxies[0].swallow(false);
     all_are_back(&fleet).await;
-    eventually("Redis holds what was let through", async || {
+    eventually("Redis has all admitted requests", async || {
         (fleet.day_charged(0) >= u64::from(outcome.total())).then_some(())
     })
     .await;
@@ -143,7 +143,7 @@ async fn a_frozen_store_causes_no_error_and_counts_right_when_it_thaws() {
     loop {
         let connection = fleet.connect(0, 0).await;
         let asked = Instant::now();
-        outcome.note(connection.try_ask(&fleet.ask(0)).await.ok().as_ref());
+        outcome.record(connection.try_ask(&fleet.ask(0)).await.ok().as_ref());
         slowest.push(asked.elapsed());
         outcome.add(fleet.burst(0, 1_000).await);
         if began.elapsed() >= long && slowest.len() > 1 {
@@ -162,7 +162,7 @@ async fn a_frozen_store_causes_no_error_and_counts_right_when_it_thaws() {
         thawed.elapsed()
     );
     outcome.add(fleet.burst(0, 500).await);
-    eventually("the day holds what was admitted meanwhile", async || {
+    eventually("the day has all requests admitted meanwhile", async || {
         (fleet.day_charged(0) == u64::from(outcome.total())).then_some(())
     })
     .await;
@@ -212,14 +212,14 @@ async fn a_killed_and_emptied_store_resets_no_limit() {
     outcome.add(fleet.burst(0, 1_500).await);
     outcome.only(&[200, 429, 503]);
     assert!(outcome.admitted.values().all(|admitted| *admitted <= 600), "{outcome:?}");
-    eventually("Redis holds what was admitted", async || {
+    eventually("Redis has all admitted requests", async || {
         (fleet.day_charged(0) == u64::from(outcome.total())).then_some(())
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_is_away_is_named_with_the_next_step_until_it_is_back() {
+async fn an_unreachable_store_is_reported_with_the_next_step_until_it_is_back() {
     let fleet = Fleet::start(1, &[(100, 1_000)], "").await;
     let node = &fleet.nodes[0];
     let trouble = async || {
@@ -256,7 +256,6 @@ async fn a_gateway_starts_without_its_store_and_finds_it_later() {
     .await;
 }
 
-// A16
 // promise: edge.22
 #[tokio::test(flavor = "multi_thread")]
 async fn gateways_serve_while_store_and_control_plane_are_dead_and_one_of_them_restarts() {
@@ -384,8 +383,8 @@ async fn a_gateway_with_a_wrong_clock_tells_callers_and_upstreams_the_time_of_th
         assert_eq!(connection.ask(&fleet.ask(0)).await.status, 200);
         let asked = fleet.orders.requests().pop().unwrap();
         let token = asked.head.get("tollhouse-identity-token").expect("a token");
-        let told = keys.verify(token, &["orders"], UnixSeconds(now())).expect("valid by a correct clock");
-        assert!((told.issued_at.0 - now()).abs() < 30, "{told:?}");
+        let verified = keys.verify(token, &["orders"], UnixSeconds(now())).expect("valid by a correct clock");
+        assert!((verified.issued_at.0 - now()).abs() < 30, "{verified:?}");
         let refused = connection.ask(&Ask::get(&fleet.tenants[0].host, ORDERS)).await;
         assert_eq!(refused.status, 401);
         assert!((0..=61).contains(&(refused.number("x-ratelimit-reset") - now())), "{refused:?}");

@@ -17,7 +17,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    pub(crate) fn note(&mut self, reply: Option<&Reply>) {
+    pub(crate) fn record(&mut self, reply: Option<&Reply>) {
         let Some(reply) = reply else {
             self.broken += 1;
             return;

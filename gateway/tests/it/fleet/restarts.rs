@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 
 use super::*;
 
-/// In every other round they end as a power cut would have it.
+/// In every other round they end as in a power cut.
 // promise: faults.19
 #[tokio::test(flavor = "multi_thread")]
 async fn gateways_that_all_restart_at_once_keep_their_counts_and_stay_exact() {
@@ -132,7 +132,7 @@ async fn a_stuck_gateway_logs_it_ends_and_starts_again() {
     let status = fleet.nodes[0].process.ended().await;
     assert_eq!(status.signal(), Some(Signal::SIGABRT as i32), "{status}");
     let said = std::fs::read_to_string(&fleet.nodes[0].log).unwrap();
-    for words in ["a runtime runs no tasks\"", "a runtime runs no tasks; ending the process"] {
+    for words in ["a runtime is blocked\"", "a runtime is blocked; ending the process"] {
         let line = said.lines().find(|line| line.contains(words)).expect(words);
         assert!(line.contains("\"runtime\":\"https\""), "{line}");
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 
-/// Publishes, and waits until every node has it.
+/// Publishes, and waits until every node has applied it.
 async fn everywhere(fleet: &Fleet, effect: Effect) {
     let revision = fleet.control.publish(effect);
     for node in &fleet.nodes {
@@ -55,7 +55,7 @@ async fn a_higher_plan_and_a_revoked_key_take_effect_on_every_node() {
         everywhere(&fleet, Effect::Remove(fleet.tenants[tenant].key.entity().name())).await;
         fleet.burst(tenant, 30).await.only(&[401]);
         if outcome.admitted.len() == 1 && outcome.admitted.keys().eq(more.admitted.keys()) {
-            assert_eq!((outcome.total(), more.total()), (20, 280), "what was used stays used: {outcome:?} {more:?}");
+            assert_eq!((outcome.total(), more.total()), (20, 280), "counts so far are kept: {outcome:?} {more:?}");
             return;
         }
         seen.push((outcome, more));
@@ -148,7 +148,7 @@ async fn a_key_that_is_revoked_under_load_is_refused_by_every_node() {
                 })
                 .await;
                 let seen = revoked.elapsed();
-                // From the confirmation on, and for good.
+                // From the confirmation on, permanently.
                 for _ in 0..20 {
                     connection.ask(&ask).await.refused(401, "invalid_api_key");
                 }

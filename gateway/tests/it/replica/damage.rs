@@ -25,7 +25,7 @@ fn damaged(good: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_moved_aside_and_the_gateway_starts_empty() {
+async fn a_damaged_file_is_renamed_and_the_gateway_starts_empty() {
     let mut world = World::start().await;
     let replica = world.data("replica.redb");
     let stop = async |world: &mut World| {
@@ -41,7 +41,7 @@ async fn a_damaged_file_is_moved_aside_and_the_gateway_starts_empty() {
         assert_eq!(world.ask(world.list()).await.status, 200, "{damage}");
         let kept = ["place", "replica.redb"].map(|name| world.data(&format!("{name}.damaged")));
         for file in &kept {
-            assert!(std::fs::read(file).unwrap() == bytes, "{damage}: {} is what was found", file.display());
+            assert!(std::fs::read(file).unwrap() == bytes, "{damage}: {} has the damaged contents", file.display());
         }
         for name in ["place", "replica.redb"] {
             world.admin.counts(&format!("edge_damaged_file{{file=\"{name}\"}}"), 1).await;
@@ -61,16 +61,16 @@ async fn a_damaged_file_is_moved_aside_and_the_gateway_starts_empty() {
 fn with_bytes_changed(good: &[u8], is_its: impl Fn(&[u8], &[u8]) -> bool) -> Vec<u8> {
     let mut bytes = good.to_vec();
     let found: Vec<usize> = (1..good.len()).filter(|at| is_its(&good[..*at], &good[*at..])).collect();
-    assert!(!found.is_empty(), "the file has it");
+    assert!(!found.is_empty(), "the file contains it");
     for at in found {
         bytes[at] ^= 1;
     }
     bytes
 }
 
-async fn is_set_aside(world: &World) {
+async fn is_renamed(world: &World) {
     let damaged = world.data("replica.redb.damaged");
-    eventually("the damaged file is set aside", async || damaged.exists().then_some(())).await;
+    eventually("the damaged file is renamed", async || damaged.exists().then_some(())).await;
     world.admin.counts("edge_damaged_file{file=\"replica.redb\"}", 1).await;
     std::fs::remove_file(damaged).unwrap();
 }
@@ -89,7 +89,7 @@ async fn a_changed_byte_in_the_replica_is_found_at_the_start_and_repaired_by_a_s
         });
         std::fs::write(&replica, bytes).unwrap();
         world.run().await;
-        is_set_aside(&world).await;
+        is_renamed(&world).await;
         assert_eq!(world.ask(world.list()).await.status, 200, "{text}");
         assert_eq!(world.ask(Ask::get(SHOP, ORDERS).key(&world.key.text)).await.status, 200, "{text}");
         assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200, "{text}");
@@ -123,7 +123,7 @@ async fn without_a_control_plane_a_damaged_entity_is_named_and_the_others_are_se
     assert_eq!(world.ask(world.list()).await.status, 200);
     assert_ne!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
     world.control.revive();
-    is_set_aside(&world).await;
+    is_renamed(&world).await;
     eventually("the blog is served", async || (world.ask(Ask::get(BLOG, "/")).await.status == 200).then_some(())).await;
     follows(&world).await;
 }

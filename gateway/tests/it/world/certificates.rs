@@ -82,7 +82,7 @@ pub(crate) fn platform() -> &'static (String, String) {
     PLATFORM.get_or_init(|| leaf(&["*.tollhouse.localhost"]))
 }
 
-/// A client that believes the authority, offering these protocols.
+/// A client that trusts the authority, offering these protocols.
 pub(crate) fn client(protocols: &[&[u8]]) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     roots.add(authority().root.clone()).unwrap();

@@ -85,7 +85,7 @@ impl Reply {
     /// A header that is a number.
     pub(crate) fn number(&self, name: &str) -> i64 {
         let value = self.header(name).unwrap_or_else(|| panic!("{name} is missing in {self:?}"));
-        value.parse().unwrap_or_else(|_| panic!("{name}: {value} is no integer"))
+        value.parse().unwrap_or_else(|_| panic!("{name}: {value} is not an integer"))
     }
 
     /// Limit, remaining and reset.
@@ -208,7 +208,7 @@ impl Client {
         within(self.wire.head()).await.expect("a head").expect("a head")
     }
 
-    /// Waits for the end of the connection; whatever came before it.
+    /// Waits for the end of the connection; returns the bytes before it.
     pub(crate) async fn rest(&mut self) -> Vec<u8> {
         within(self.wire.body(Framing::UntilEnd)).await.bytes
     }

@@ -13,7 +13,7 @@ use contract::trust::PassFor;
 use super::SEALING_SECRET;
 use super::control::line;
 
-/// Gateways on record, numbered from 0: more than any test starts.
+/// Registered gateways, numbered from 0: more than any test starts.
 const ON_RECORD: u8 = 16;
 
 /// The credential of a gateway.
@@ -33,7 +33,7 @@ pub(crate) fn identities() -> KeySet {
     (0..ON_RECORD).map(|gateway| signing(gateway).public().clone()).collect()
 }
 
-/// The name of a gateway on record.
+/// The name of a registered gateway.
 pub(crate) fn name(gateway: usize) -> String {
     format!("edge-{gateway}")
 }

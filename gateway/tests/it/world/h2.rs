@@ -115,7 +115,7 @@ impl H2 {
         reply
     }
 
-    /// Waits until the gateway ends the connection; this side would go on.
+    /// Waits until the gateway ends the connection; this side would keep it.
     pub(crate) async fn ended(self) {
         let Self { sender, connection } = self;
         within(connection).await.expect("the connection's task");

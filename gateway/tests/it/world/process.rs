@@ -71,8 +71,8 @@ impl Gateway {
 
     /// Announces the end, as a deployment does.
     pub(crate) fn terminate(&self) {
-        let told = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status().unwrap();
-        assert!(told.success());
+        let signalled = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status().unwrap();
+        assert!(signalled.success());
     }
 
     pub(crate) async fn ended(&mut self) -> ExitStatus {

@@ -58,7 +58,7 @@ pub(crate) fn server(
     builder.with_single_cert(chain, key).unwrap()
 }
 
-/// The same with every version and for everybody.
+/// The same with every version, without client certificates.
 pub(crate) fn usual(names: &[&str]) -> ServerConfig {
     server(&certificates::leaf(names), rustls::ALL_VERSIONS, false)
 }

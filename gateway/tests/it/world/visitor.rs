@@ -10,7 +10,7 @@ use super::client::{Ask, Client};
 use super::{BLOG, World};
 
 /// Interval of a visitor's requests, which leaves most of the machine to the rest of the test.
-const PACE: Duration = Duration::from_millis(2);
+const INTERVAL: Duration = Duration::from_millis(2);
 
 /// Reads the blog, one request after the other on one connection, while something else is done to the gateway.
 pub(crate) struct Visitor {
@@ -21,13 +21,13 @@ pub(crate) struct Visitor {
 impl Visitor {
     pub(crate) fn of(world: &World) -> Self {
         let leaves = Arc::new(AtomicBool::new(false));
-        let (told, to) = (leaves.clone(), world.https);
+        let (stop, to) = (leaves.clone(), world.https);
         let visit = tokio::spawn(async move {
             let mut client = Client::tls(to, BLOG).await;
             let mut answers = 0;
-            let mut pace = tokio::time::interval(PACE);
-            while !told.load(Ordering::SeqCst) {
-                pace.tick().await;
+            let mut interval = tokio::time::interval(INTERVAL);
+            while !stop.load(Ordering::SeqCst) {
+                interval.tick().await;
                 let reply = client.ask(&Ask::get(BLOG, "/")).await;
                 assert_eq!(reply.status, 200, "after {answers} requests: {reply:?}");
                 answers += 1;

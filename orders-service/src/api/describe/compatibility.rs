@@ -21,7 +21,7 @@ fn lost(released: &Value, current: &Value, place: &str, found: &mut Vec<String>)
                 }
             }
             for name in DEMANDS.iter().filter(|name| now.contains_key(**name) && !before.contains_key(**name)) {
-                found.push(format!("{place}/{name} asks for what was not asked for"));
+                found.push(format!("{place}/{name} is a new requirement"));
             }
         }
         (Value::Array(before), Value::Array(now)) => {

@@ -22,7 +22,7 @@ use crate::store::EventKind;
 pub(in super::super) const GET: Operation = Operation {
     tag: "orders",
     summary: "Get an order",
-    description: "The order as it stands.",
+    description: "The order.",
     scope: Some(Scope::OrdersRead),
     answers: &[Success::new(200, "The order.", schema::of::<OrderLine>).with(&["X-API-Stability"])],
     errors: &[Code::OrderNotFound],
@@ -56,7 +56,7 @@ pub(in super::super) const HISTORY: Operation = Operation {
     path: "/v2/store/orders/{orderId}/history",
     handler: |get| on(get, order_history),
     summary: "Get an order's history",
-    description: "What happened to the order, oldest first. Of an imported order, what happened since.",
+    description: "Events of the order, oldest first. An imported order has the events since its import.",
     answers: &[Success::new(200, "What happened.", schema::of::<History>).with(&["X-API-Stability"])],
     ..GET
 };
@@ -84,13 +84,13 @@ pub(super) async fn ship_order(
 }
 
 contract::message! {
-    pub(super) sparse History = "What happened to an order." {
+    pub(super) sparse History = "Events of an order." {
         events: Vec<HistoryEvent> = "Oldest first.";
     }
 }
 
 contract::message! {
-    pub(super) sparse HistoryEvent as "" = "One thing that happened." {
+    pub(super) sparse HistoryEvent as "" = "One event." {
         event: EventKind;
         at: ShipDate = "When.";
     }

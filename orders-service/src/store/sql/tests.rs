@@ -93,7 +93,7 @@ async fn a_full_disk_is_reported_as_full_loses_no_change_and_recovers() {
     writer(&store).execute(sqlx::raw_sql(limit)).await.unwrap();
     let refused = store.import(&demo(), orders(100..20_000)).await;
     assert!(matches!(&refused, Err(ImportError::Store(error)) if error.kind == FaultKind::Full), "{refused:?}");
-    assert_eq!(store.summary(&demo()).await.unwrap().pending, 10, "none of the orders was stored");
+    assert_eq!(store.summary(&demo()).await.unwrap().pending, 10, "no order was stored");
     assert_eq!(store.cancel(&demo(), 3, AT).await.unwrap().status, Status::Cancelled, "the store writes again");
     assert_eq!(store.import(&demo(), orders(100..200)).await, Ok(100));
     store.close().await;
@@ -223,7 +223,7 @@ async fn an_import_that_was_reported_as_failed_adds_nothing_later() {
     let store = OrderStore::open(&path.clone().into()).await.unwrap();
     let refused = store.import_within(std::time::Duration::ZERO, &demo(), orders(1..10)).await;
     assert!(matches!(&refused, Err(ImportError::Store(error)) if error.kind == FaultKind::Busy), "{refused:?}");
-    // Closing writes what is queued.
+    // Closing writes queued changes.
     store.close().await;
     let store = OrderStore::open(&path.into()).await.unwrap();
     assert_eq!(store.batch(&demo(), None, 100).await.unwrap(), []);

@@ -178,7 +178,7 @@ async fn run<F>(
             tracing::error!(
                 changes = taken,
                 "a write to the database panicked: its requests failed; later writes continue. This is a defect: \
-                 report it with the panic's source line, which standard error has"
+                 report it with the panic message from standard error"
             );
         }
     }

@@ -25,20 +25,20 @@ const COLUMNS: &str =
 pub(super) async fn beside_programs(kept: &Kept, orders: i64) {
     let object = "'id', id, 'petId', pet_id, 'quantity', quantity, 'complete', complete";
     let all = "FROM orders WHERE project = 'demo' ORDER BY id";
-    let told = |program: &str, form: &str, took: Duration| {
+    let print = |program: &str, form: &str, took: Duration| {
         row(&format!("`{program}`, the same rows as {form}"), &format!("{:.0} orders/s", rate(orders, took)));
     };
     match kept {
         Kept::File(file) => {
             let read = |query: &str| beside("sqlite3", &["-readonly", file.to_str().unwrap(), query]);
-            told("sqlite3", "text", read(COLUMNS));
-            told("sqlite3", "JSON", read(&format!("SELECT json_object({object}) {all}")));
+            print("sqlite3", "text", read(COLUMNS));
+            print("sqlite3", "JSON", read(&format!("SELECT json_object({object}) {all}")));
             beside_datasette(file, orders).await;
         }
         Kept::Server { url, .. } => {
             let read = |query: &str| beside("psql", &[url, "-qAtc", &format!("COPY ({query}) TO STDOUT")]);
-            told("psql", "text", read(COLUMNS));
-            told("psql", "JSON", read(&format!("SELECT json_build_object({object}) {all}")));
+            print("psql", "text", read(COLUMNS));
+            print("psql", "JSON", read(&format!("SELECT json_build_object({object}) {all}")));
         }
     }
 }

@@ -149,7 +149,7 @@ fn a_minute_that_has_begun_here_counts_even_if_a_node_named_it() {
 }
 
 #[test]
-fn a_store_that_finds_it_has_forgotten_listens_before_it_grants() {
+fn a_store_that_lost_data_waits_for_statements_before_it_grants() {
     let limits = (60, 1_000);
     let mut bucket = Bucket::new(&around(NOW));
     let first = execute(&mut bucket, &statement(1, 7, claim(MINUTE, 30, 30, 2), 5, limits), &around(NOW));
@@ -222,7 +222,7 @@ fn a_new_generation_of_a_place_begins_a_new_sequence_and_units_of_the_old_one_st
     let first = Statement { node: again, ..statement(1, 1, Claim::NOTHING, 1, limits) };
     let executed = execute(&mut bucket, &first, &around(NOW));
     assert_eq!((executed.granted, executed.own_day, executed.day_charged, executed.nodes), (1, 1, 6, 1));
-    assert_eq!(executed.held_elsewhere, 0, "what the old generation held cannot be recalled");
+    assert_eq!(executed.held_elsewhere, 0, "units of the old generation cannot be recalled");
     let late = statement(1, 10, claim(MINUTE, 5, 5, 0), 9, limits);
     assert_eq!(bucket.apply(&late, &around(NOW)), Reply::Displaced);
     let forgot = NodeId { generation: Generation { stay: 1, ..again.generation }, ..again };
@@ -357,7 +357,7 @@ fn more_places_than_a_bucket_has_room_for_come_and_go_and_count_right() {
 }
 
 #[test]
-fn one_place_too_many_is_refused_until_another_one_has_been_silent_for_long() {
+fn one_place_too_many_is_refused_until_another_was_silent_for_long() {
     let limits = (60_000, 1_000_000);
     let mut bucket = Bucket::new(&around(NOW));
     let mut clients: Vec<_> = (1..=PLACES_MAX as u64).map(Client::at).collect();
@@ -379,7 +379,7 @@ fn one_place_too_many_is_refused_until_another_one_has_been_silent_for_long() {
 }
 
 #[test]
-fn a_bucket_may_be_forgotten_only_when_no_clock_can_return_to_its_day() {
+fn a_bucket_may_be_dropped_only_when_no_clock_can_return_to_its_day() {
     let bucket = Bucket::new(&around(NOW));
     let midnight = UnixMillis((day_of(MINUTE) + 1) * 86_400_000);
     assert!(!bucket.is_over(midnight));

@@ -21,7 +21,7 @@ use super::mirror::Mirror;
 use crate::allowance::Allowances;
 use crate::ledger::{Executed, day_of, ends_at, left};
 
-/// What a node admits without the store.
+/// The units that a node admits without the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DegradedPolicy {
     /// Admit this node's share of the limits.
@@ -30,8 +30,8 @@ pub enum DegradedPolicy {
     Everything,
 }
 
-/// One node's share of a limit: an equal part, and one unit of the remainder if its turn is early enough. The nodes take
-/// turns from window to window, and in each window their shares add up to the limit.
+/// One node's share of a limit: an equal part, and one unit of the remainder if its turn is early enough. The nodes
+/// take turns from window to window, and in each window their shares add up to the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     nodes: NonZeroU32,

@@ -77,7 +77,7 @@ impl Pair {
 }
 
 #[test]
-fn a_slow_bucket_asks_for_every_request_and_a_busy_one_holds_a_lease() {
+fn a_slow_bucket_calls_the_store_per_request_and_a_busy_one_holds_a_lease() {
     let mut slow = Pair::new(60, 1_000);
     for _ in 0..20 {
         assert_eq!(slow.spend(), Step::Ask);
@@ -196,7 +196,7 @@ fn remaining_never_rises_even_when_another_node_hands_back() {
     assert_eq!(low.minute.remaining, 9);
     other(2, 0, 0, &mut pair);
     let Step::Admit(after) = pair.request() else { unreachable!() };
-    assert_eq!(after.minute.remaining, 9, "58 are left, but 9 was said");
+    assert_eq!(after.minute.remaining, 9, "58 are left, but 9 was shown before");
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_grant_under_limits_that_changed_meanwhile_is_not_used() {
 }
 
 #[test]
-fn a_refund_after_the_minute_goes_back_to_the_day_alone() {
+fn a_refund_after_the_minute_returns_units_to_the_day_only() {
     let mut pair = Pair::new(2, 1_000);
     let Step::Admit(allowances) = pair.request() else { unreachable!() };
     pair.pass(41 * SECOND);
@@ -285,8 +285,8 @@ fn a_node_with_a_wrong_clock_names_no_minute_that_the_store_has_not_named() {
         let asked = pair.exchange(Purpose::Spend(1));
         assert_eq!((asked.granted, asked.minute), (0, Window::Minute.index(START)), "{wrong_by} s");
         assert!(pair.node.wants_assert());
-        let told = pair.exchange(Purpose::Assert);
-        assert_eq!((told.minute, told.minute_charged, told.day_charged), (asked.minute, 5, 5), "{wrong_by} s");
+        let echo = pair.exchange(Purpose::Assert);
+        assert_eq!((echo.minute, echo.minute_charged, echo.day_charged), (asked.minute, 5, 5), "{wrong_by} s");
     }
 }
 
@@ -311,11 +311,11 @@ fn units_of_a_minute_ahead_of_the_store_are_charged_to_the_stores_minute() {
         assert!(pair.node.receive(fast, sent.seq, &executed));
         assert_eq!((executed.granted, executed.minute), (0, minute), "the record stays");
         assert!(pair.node.wants_assert());
-        let told = pair.node.ask(fast, Purpose::Assert).unwrap();
-        let Reply::Executed(told) = pair.store.apply(&told, &Pair::around(pair.now)) else { unreachable!() };
+        let echo = pair.node.ask(fast, Purpose::Assert).unwrap();
+        let Reply::Executed(echo) = pair.store.apply(&echo, &Pair::around(pair.now)) else { unreachable!() };
         let spent: u64 = 5 + spent_before;
         assert_eq!(
-            (told.minute, told.minute_charged, told.day_charged),
+            (echo.minute, echo.minute_charged, echo.day_charged),
             (minute, spent, spent),
             "{ahead} {spent_before}"
         );
@@ -338,7 +338,7 @@ fn before_a_refusal_it_recalls_held_units_three_times_with_growing_waits() {
     for wait in [5, 10, 20].map(Duration::from_millis) {
         assert_eq!(pair.spend(), Step::Ask);
         assert_eq!(pair.exchange(Purpose::Spend(1)).granted, 0);
-        assert!(pair.node.take_recall() && !pair.node.take_recall(), "said once");
+        assert!(pair.node.take_recall() && !pair.node.take_recall(), "requested once");
         assert_eq!(pair.node.quiet_until(), pair.now + wait);
         // Other replies meanwhile neither shorten the wait nor count as another recall.
         pair.pass(wait / 2);
@@ -387,7 +387,7 @@ fn a_restarted_node_claims_only_units_that_are_not_charged_yet() {
         "all of it is charged to the old generation"
     );
     for _ in 0..held {
-        assert!(matches!(pair.spend(), Step::Admit(_)), "what was granted is charged, so it may be spent");
+        assert!(matches!(pair.spend(), Step::Admit(_)), "granted units are charged, so they may be spent");
     }
     assert_eq!(pair.node.claim().day_units(), 0);
     assert_eq!(pair.spend(), Step::Ask);
@@ -403,6 +403,6 @@ fn a_restarted_node_claims_only_units_that_are_not_charged_yet() {
     assert_eq!(
         u64::from(pair.node.claim().day_units()),
         charged + u64::from(executed.granted),
-        "a new memory hears everything"
+        "new data accepts every statement"
     );
 }

@@ -11,14 +11,14 @@ use super::NodeBucket;
 use super::mirror::Mirror;
 use crate::ledger::{NodeId, day_of};
 
-/// One bucket's units, and what was left of the node's shares.
+/// One bucket's units, and the rest of the node's shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unclaimed {
     /// The limits of the shares.
     pub limits: Limits,
     /// The minute of the figures; its day is the day of the others.
     pub minute: i64,
-    /// Units of the minute, and of its day, that the store has not been told of.
+    /// Units of the minute, and of its day, that the store has not received.
     pub minute_units: u32,
     /// Of the day.
     pub day_units: u32,

@@ -1,7 +1,7 @@
 //! Notifications through Redis: one channel for all nodes, and a hash of bans for nodes that connect later.
 //!
-//! The channel keeps no messages. Therefore every connection to it begins with [`Received::Connected`], and the receiver
-//! then reads the hash. A ping each second detects a dead connection.
+//! The channel keeps no messages. Therefore every connection to it begins with [`Received::Connected`], and the
+//! receiver then reads the hash. A ping each second detects a dead connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,8 +80,8 @@ fn text(value: &impl Serialize) -> Result<String, StoreOutage> {
     serde_json::to_string(value).map_err(|error| StoreOutage::Refused(error.to_string()))
 }
 
-/// Decodes a part of the hash of bans, and the cursor of the next. An unreadable entry comes from a newer version and is
-/// skipped.
+/// Decodes a part of the hash of bans, and the cursor of the next. An unreadable entry comes from a newer version and
+/// is skipped.
 pub(super) fn part(answer: &Value) -> Result<(Vec<StoredNotification>, u64), StoreOutage> {
     let (cursor, fields): (u64, Vec<(String, String)>) =
         redis::from_redis_value(answer.clone()).map_err(|error| StoreOutage::Refused(error.to_string()))?;
@@ -120,7 +120,7 @@ async fn receive(servers: &Servers, process: &str, sender: &mpsc::Sender<Receive
                 let text: String = message?.get_payload().ok()?;
                 let Ok(message) = serde_json::from_str::<Message>(&text) else { continue };
                 if message.from != process {
-                    // A receiver that does not keep up is told to read the hash again.
+                    // A receiver that does not keep up reads the hash again.
                     sender.try_send(Received::Notification(message.notification)).ok()?;
                 }
             }

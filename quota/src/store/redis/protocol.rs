@@ -97,7 +97,7 @@ pub(super) fn view(fields: &Value, time: &Value) -> Result<Option<BucketView>, S
 /// Exactly `COUNT` integers.
 pub(super) fn integers<const COUNT: usize>(answer: &Value) -> Result<[i64; COUNT], StoreOutage> {
     let numbers: Vec<i64> = redis::from_redis_value(answer.clone()).map_err(foreign)?;
-    numbers.try_into().map_err(|_| foreign("another number of figures"))
+    numbers.try_into().map_err(|_| foreign("an unexpected number of values"))
 }
 
 fn field_of(place: u64) -> String {
@@ -111,7 +111,7 @@ fn place_of(field: &str) -> Result<u64, StoreOutage> {
 
 fn numbers<const COUNT: usize>(text: &str) -> Result<[i64; COUNT], StoreOutage> {
     let numbers: Option<Vec<i64>> = text.split(' ').map(|part| part.parse().ok()).collect();
-    numbers.and_then(|numbers| numbers.try_into().ok()).ok_or_else(|| foreign("another number of figures"))
+    numbers.and_then(|numbers| numbers.try_into().ok()).ok_or_else(|| foreign("an unexpected number of values"))
 }
 
 fn small(number: i64) -> Result<u32, StoreOutage> {
@@ -123,7 +123,7 @@ fn large(number: i64) -> Result<u64, StoreOutage> {
 }
 
 fn foreign(what: impl std::fmt::Display) -> StoreOutage {
-    StoreOutage::Refused(format!("an answer that is not the ledger's ({what})"))
+    StoreOutage::Refused(format!("an unexpected answer of the quota script ({what})"))
 }
 
 #[cfg(test)]
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn foreign_answers_are_refused() {
+    fn unexpected_answers_are_refused() {
         let answer = |numbers: &[i64]| Value::Array(numbers.iter().copied().map(Value::Int).collect());
         for (numbers, known) in
             [(&[] as &[i64], Reply::Stale), (&[-1], Reply::Displaced), (&[-2], Reply::Evicted), (&[-3], Reply::Crowded)]

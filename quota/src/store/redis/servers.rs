@@ -135,8 +135,8 @@ impl Servers {
         shard.cloned().flatten().ok_or(StoreOutage::Part)
     }
 
-    /// The server at this address, `host:port`, to which a key is being moved. One without slots of its own is not known
-    /// yet.
+    /// The server at this address, `host:port`, to which a key is being moved. One without slots of its own is not
+    /// known yet.
     pub(super) fn at(&self, address: &str) -> Result<Arc<Link>, StoreOutage> {
         self.all()?.into_iter().find(|link| link.name == address).ok_or(StoreOutage::Part)
     }

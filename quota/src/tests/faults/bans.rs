@@ -58,7 +58,7 @@ impl Store for Chatty {
 }
 
 #[tokio::test]
-async fn stored_bans_are_read_until_they_were_read_although_notifications_never_stop() {
+async fn stored_bans_are_read_successfully_despite_continuous_notifications() {
     let store = FaultyStore::new(2);
     let chatty = Arc::new(Chatty { store: store.clone(), failures: AtomicU32::new(3) });
     let quota = Quota::new(chatty, QuotaSettings::new(1), store.clock.clone());

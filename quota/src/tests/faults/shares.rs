@@ -113,19 +113,19 @@ async fn unclaimed_units_can_be_read_at_any_time() {
         let project = format!("p{number}").parse().unwrap();
         assert!(quota.charge(&project, limits(60, 1_000), &key(1)).await.is_ok());
     }
-    // What each heartbeat does.
+    // The action of each heartbeat.
     let ends = std::sync::atomic::AtomicBool::new(false);
-    let told = std::thread::scope(|scope| {
+    let saved = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !ends.load(Ordering::Relaxed) {
                 quota.0.hand_back_idle();
             }
         });
-        let told: Vec<usize> = (0..10_000).map(|_| quota.unclaimed().len()).collect();
+        let saved: Vec<usize> = (0..10_000).map(|_| quota.unclaimed().len()).collect();
         ends.store(true, Ordering::Relaxed);
-        told
+        saved
     });
-    assert_eq!(told.iter().min(), Some(&PROJECTS), "a save in such a moment would lack projects");
+    assert_eq!(saved.iter().min(), Some(&PROJECTS), "a save in such a moment would lack projects");
 }
 
 // rule: 8.1

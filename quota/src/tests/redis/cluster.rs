@@ -11,7 +11,7 @@ async fn a_cluster_serves_buckets_from_all_its_servers_and_survives_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_master_that_hangs_is_left_for_its_replica_although_the_others_answer() {
+async fn a_hanging_master_is_replaced_by_its_replica_although_other_masters_answer() {
     a_cluster_that_loses_a_master(|server| server.freeze(), "no").await;
 }
 

@@ -59,7 +59,7 @@ async fn without_the_store_each_node_has_its_share_and_the_day_is_right_afterwar
         redis.restart();
         eventually("every node is back", async || nodes.all.iter().all(|node| node.mode() == Mode::Lease)).await;
         let ended = minute(&redis);
-        // The emptied server receives from every node what it has spent: nothing is lost or counted twice.
+        // Every node repeats its charges to the emptied server: nothing is lost or counted twice.
         eventually("the record equals the admitted requests", async || {
             let record = nodes.all[0].usage(&project).await;
             matches!(record, Ok(Some(record)) if record.day_charged == u64::from(admitted))
@@ -173,7 +173,7 @@ async fn a_full_server_is_named_until_it_has_room_again() {
     let nodes = short_budget(&redis, 2, OnStoreDown::Share).await;
     assert_eq!(nodes.all[0].trouble(), None);
     fill(&redis);
-    eventually("every node says that the server is full", async || {
+    eventually("every node reports a full server", async || {
         nodes.all.iter().all(|node| {
             node.trouble().is_some_and(|outage| {
                 outage.to_string().contains("OOM") && outage.remedy().starts_with("raise maxmemory of Redis")
@@ -205,7 +205,7 @@ async fn a_master_that_was_demoted_is_left_for_the_new_one() {
     panic!("three attempts in fresh minutes, and each took longer than one");
 }
 
-/// A master fails over to its replica, and no more than the limit is admitted, if everything lies within one minute.
+/// A master fails over to its replica, and no more than the limit is admitted, if all happens within one minute.
 async fn fails_over_within_a_minute(old: &Redis, new: &Redis) -> bool {
     eventually("the replica is in step", async || new.ask(&["INFO", "replication"]).contains("master_link_status:up"))
         .await;
@@ -261,8 +261,10 @@ async fn bans_and_lifts_are_delivered_when_the_store_is_back() {
     holds().await;
     redis.restart();
     eventually("every node is back", async || nodes.all.iter().all(|node| node.mode() == Mode::Lease)).await;
-    eventually("the other node is told", async || (is_banned(1, 7).await, is_banned(1, 8).await) == (false, true))
-        .await;
+    eventually("the other node has received it", async || {
+        (is_banned(1, 7).await, is_banned(1, 8).await) == (false, true)
+    })
+    .await;
     assert_eq!((is_banned(0, 7).await, is_banned(0, 8).await), (false, true));
 }
 
@@ -278,7 +280,7 @@ async fn bans_survive_an_emptied_store_and_lifted_ones_do_not_return() {
     assert!(nodes.all[1].lift(&key(7)));
     eventually("the first node knows the end", async || nodes.all[0].bans().len() == 1).await;
     redis.ask(&["FLUSHALL"]);
-    eventually("both are told again", async || redis.ask(&["HGETALL", "tollhouse:bans"]).lines().count() == 4).await;
+    eventually("both are sent again", async || redis.ask(&["HGETALL", "tollhouse:bans"]).lines().count() == 4).await;
     // A ban repeated by a node that missed the lift.
     let missed = redis.ask(&["HGET", "tollhouse:bans", key(8).as_str()]).replace(key(8).as_str(), key(7).as_str());
     redis.ask(&["PUBLISH", "tollhouse:notifications", &format!(r#"{{"from":"another","notification":{missed}}}"#)]);

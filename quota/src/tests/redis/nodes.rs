@@ -136,7 +136,7 @@ fn bucket_calls(redis: &Redis) -> u64 {
     of("pexpireat")
 }
 
-/// Repeats an attempt with a new project until it lies within a minute: a minute may end at any time, but not five
+/// Repeats an attempt with a new project until it happens within one minute: a minute may end at any time, but not five
 /// times in a row.
 pub(super) async fn within_one_minute<T>(name: &str, mut attempt: impl AsyncFnMut(ProjectUid) -> Option<T>) -> T {
     for number in 0..5 {
@@ -156,7 +156,7 @@ async fn exactly_the_limit_is_admitted_over_all_nodes() {
             let minutes = nodes.burst(&project, limits(limit, 100_000), limit * 3).await;
             assert!(minutes.iter().all(|(_, admitted)| *admitted <= limit), "{limit}: {minutes:?}");
             let total: u32 = minutes.iter().map(|(_, admitted)| admitted).sum();
-            eventually("what was not spent is handed back", async || {
+            eventually("unspent units are returned", async || {
                 let record = nodes.all[0].usage(&project).await.unwrap().unwrap();
                 record.day_charged == u64::from(total)
             })
@@ -178,7 +178,7 @@ async fn exactly_the_days_limit_is_admitted_and_refusals_cost_neither_window() {
     within_one_minute("minute", async |project| {
         let minutes = nodes.burst(&project, limits(60, 1_000), 10_000).await;
         let total: u32 = minutes.iter().map(|(_, admitted)| admitted).sum();
-        eventually("the day holds what was admitted", async || {
+        eventually("the day has all admitted requests", async || {
             nodes.all[0].usage(&project).await.unwrap().unwrap().day_charged == u64::from(total)
         })
         .await;

@@ -86,7 +86,7 @@ impl Redis {
         self.process = spawn(self.port, &self.options, self.clock_off_by, self.directory.path());
     }
 
-    /// SIGSTOP: the kernel goes on accepting for it.
+    /// SIGSTOP: the kernel still accepts connections for it.
     pub(crate) fn freeze(&self) {
         self.signal("STOP");
     }

@@ -79,16 +79,16 @@ pub(super) fn in_words(report: &Report) -> String {
         (Outcome::Withdrawn, _) => "Withdrawn again, as in the lost database:\n\n".to_owned(),
         (Outcome::Back, _) => "Valid again, although the lost database had withdrawn it:\n\n".to_owned(),
         (Outcome::Unknown, _) => format!(
-            "The lost database could not be compared: {}. What was revoked or removed since the backup is good again and \
-             cannot be told from the rest. Look through all of it, and revoke again what leaked:\n\n",
+            "The lost database could not be compared: {}. Everything revoked or removed since the backup is valid \
+             again and cannot be distinguished. Check the whole list, and revoke again what leaked:\n\n",
             report.why.as_deref().unwrap_or_default()
         ),
     };
     let columns = [("WHAT", "/what"), ("COUNT", "/count"), ("NAMES", "/names"), ("COMMANDS", "/commands")];
     let list = if rows.is_empty() { String::new() } else { format!("{}\n", table(&Value::Array(rows), &columns)) };
     format!(
-        "{changes}{words}{list}Start the services. Gateways are sent everything anew; operators and customers sign in to the \
-         dashboard again."
+        "{changes}{words}{list}Start the services. Gateways get a full snapshot; operators and customers sign in to \
+         the dashboard again."
     )
 }
 

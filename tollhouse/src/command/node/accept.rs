@@ -29,12 +29,12 @@ pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> 
         tokio::time::sleep(POLL_INTERVAL).await;
         gateways.extend(by_name(client.every_edge(&Method::GET, PATH).await));
     }
-    // Gateways know nothing of credentials: what was revoked since is found by people alone.
+    // Gateways do not know credentials, so only people can find those that were revoked since.
     let credentials = credentials::good(client).await;
     let all = json!({ "gateways": gateways, "good_credentials": credentials.as_ref().ok() });
     answer(common, &all, readable);
     credentials
-        .context("which credentials are good again is not known: see tollhouse node list and tollhouse token list")?;
+        .context("cannot list credentials that are valid again: see tollhouse node list and tollhouse token list")?;
     Attention::when(!gateways.values().all(has_taken))
 }
 
@@ -56,7 +56,7 @@ fn readable(all: &Value) -> String {
     let gateways = all.get("gateways").and_then(Value::as_object).into_iter().flatten();
     let mut text: String = gateways.map(|(name, gateway)| of_gateway(name, gateway)).collect();
     if let Some(good) = all.get("good_credentials").filter(|good| good.is_array()) {
-        text.push_str("these credentials are good in this database; revoke again those that were revoked before:\n");
+        text.push_str("these credentials are valid in this database; revoke again those that were revoked before:\n");
         text.push_str(&credentials::readable(good));
     }
     text
@@ -84,7 +84,7 @@ fn of_gateway(name: &str, gateway: &Value) -> String {
     if text.len() == before {
         text.push_str("  no key, hostname or project differs\n");
     } else if gateway.pointer("/keys/added/count").and_then(Value::as_u64).unwrap_or(0) > 0 {
-        text.push_str("  keys that were added are good now; if they were revoked before, revoke them again\n");
+        text.push_str("  added keys are valid now; if they were revoked before, revoke them again\n");
     }
     text
 }
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(
             of_gateway("a:1", &taken),
             "gateway a:1 replaced its replica, revision 7\n  keys added: 2 (key_a, key_b)\n  projects changed: 21 (shop, …)\n  \
-             keys that were added are good now; if they were revoked before, revoke them again\n"
+             added keys are valid now; if they were revoked before, revoke them again\n"
         );
         let taken = json!({ "state": "taken", "revision": 7, "keys": same, "hostnames": same, "projects": same });
         assert!(of_gateway("a:1", &taken).ends_with("\n  no key, hostname or project differs\n"));
@@ -126,7 +126,7 @@ mod tests {
         let stolen =
             json!({ "name": "edge-9", "kind": "gateway", "made_by": "ada", "created_at": "2026-01-01T00:00:00Z" });
         let text = readable(&json!({ "gateways": {}, "good_credentials": [stolen] }));
-        assert!(text.starts_with("these credentials are good in this database"), "{text}");
+        assert!(text.starts_with("these credentials are valid in this database"), "{text}");
         assert!(text.contains("edge-9") && text.contains("ada"), "{text}");
         assert_eq!(readable(&json!({ "gateways": {}, "good_credentials": null })), "");
     }

@@ -206,7 +206,7 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
     for fault in items(edge, "/platform_certificate_faults").chain(items(edge, "/listener_certificate_faults")) {
         found.push(format!("gateway {name}: {}", fault.as_str().unwrap_or("?")));
     }
-    for refused in items(edge, "/certificates_set_aside") {
+    for refused in items(edge, "/unusable_certificates") {
         found.push(format!(
             "gateway {name} cannot use the newest certificate of {} and keeps the previous one: {}",
             text(refused, "hostname"),
@@ -299,7 +299,7 @@ fn of_service(name: &str, status: Option<&Value>, trouble: &str, kind: &str, fou
 fn failure(name: &str, kind: &str, ago: u64) -> String {
     let what_to_do = match kind {
         "full" | "storage_full" => "free space on its disk",
-        "busy" => "find out what holds its locks, or whether it is overloaded",
+        "busy" => "check its locks and its load",
         "corrupt" => "restore a backup (docs/operator/backup.md)",
         "io" => "check its disk and file system; a PostgreSQL server must be the primary",
         "unreachable" => "start the database server, or repair the network to it",

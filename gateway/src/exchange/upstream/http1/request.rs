@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(switching, format!("{fields}connection: upgrade\r\nupgrade: websocket\r\n\r\n"));
     }
     #[test]
-    fn an_upstream_is_told_that_the_client_accepts_trailers() {
+    fn an_upstream_learns_that_the_client_accepts_trailers() {
         let head = head(&[("te", "gzip;q=0.5, Trailers"), ("connection", "te")]);
         let fields = "GET /a?b=c HTTP/1.1\r\nhost: a.example\r\n";
         assert_eq!(bytes(&head, false, false), format!("{fields}connection: te\r\nte: trailers\r\n\r\n"));

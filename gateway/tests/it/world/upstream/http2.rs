@@ -52,7 +52,7 @@ async fn serve(mut request: H2Request, book: Arc<Mutex<Book>>) {
     }
 }
 
-/// The head as HTTP/1.1 has it.
+/// The head in the form of HTTP/1.1.
 fn raw(head: &http::request::Parts) -> String {
     let target = head.uri.path_and_query().expect("a target");
     let mut raw = format!("{} {target} HTTP/1.1\r\nhost: {}\r\n", head.method, head.uri.authority().expect("a host"));

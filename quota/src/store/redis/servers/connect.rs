@@ -70,7 +70,7 @@ async fn through_sentinel(
     question.arg("get-master-addr-by-name").arg(&settings.master_name);
     let answer: Option<(String, u16)> = question.query_async(&mut connection).await.map_err(unreachable)?;
     let (host, port) = answer
-        .ok_or_else(|| StoreOutage::Refused(format!("the sentinels know no master named {}", settings.master_name)))?;
+        .ok_or_else(|| StoreOutage::Refused(format!("the sentinels have no master named {}", settings.master_name)))?;
     let master = RedisAddress { host, port, tls: sentinel.tls };
     link(settings, &master, String::new(), round).await
 }
@@ -116,7 +116,7 @@ async fn cluster(settings: &RedisSettings, seed: &RedisAddress, round: u64) -> R
 
 /// The answer to CLUSTER SLOTS: first and last slot, then the master's address.
 fn ranges(answer: &Value, seed: &RedisAddress) -> Result<Vec<(u16, u16, RedisAddress)>, StoreOutage> {
-    let foreign = || StoreOutage::Refused("an answer to CLUSTER SLOTS that cannot be read".to_owned());
+    let foreign = || StoreOutage::Refused("cannot parse the answer to CLUSTER SLOTS".to_owned());
     let Value::Array(rows) = answer else { return Err(foreign()) };
     rows.iter()
         .map(|row| {
@@ -153,7 +153,7 @@ async fn link(
         line.map(str::trim).unwrap_or_default().to_owned()
     };
     if fact("role") != "master" {
-        return Err(StoreOutage::Refused(format!("READONLY: {}:{} is no master", address.host, address.port)));
+        return Err(StoreOutage::Refused(format!("READONLY: {}:{} is not a master", address.host, address.port)));
     }
     let version = fact("redis_version");
     let number = |part: Option<&str>| part.and_then(|part| part.parse::<u32>().ok()).unwrap_or(0);

@@ -9,7 +9,7 @@ pub(super) fn slot_of(key: &str) -> u16 {
     crc16(tagged.filter(|tag| !tag.is_empty()).unwrap_or(key).as_bytes()) % SLOTS
 }
 
-/// A tag whose keys lie in one of the `owned` slots. One of a few numbers does.
+/// A tag whose keys are in one of the `owned` slots; found after a few attempts.
 pub(super) fn tag_within(owned: impl Fn(u16) -> bool) -> Option<String> {
     (0..u32::from(SLOTS) * 64).map(|number| number.to_string()).find(|tag| owned(crc16(tag.as_bytes()) % SLOTS))
 }

@@ -9,7 +9,7 @@ fn healthy() -> Value {
             "clocks_off_milliseconds": { "quota_store": null, "control_plane": 59_000 }, "quota": { "mode": "lease", "store_trouble": null }, "log_lines_dropped": 0,
             "damaged_files": [], "settings_refused": null,
             "upstreams": [{ "name": "orders", "endpoints": 1, "up": 1 }],
-            "platform_certificate_faults": [], "listener_certificate_faults": [], "panicked_tasks": [], "certificates_set_aside": [],
+            "platform_certificate_faults": [], "listener_certificate_faults": [], "panicked_tasks": [], "unusable_certificates": [],
             "certificates": [{ "host": "a.example", "lifetime_left": 0.6 }],
         }],
         "control": { "revision": 7, "trouble": null, "unreadable_rows": null, "sealed_with_older": 3, "sealed_with_missing": 0,
@@ -95,7 +95,7 @@ fn every_problem_of_a_gateway_is_named() {
             "gateway edge-1/gw-1 (10.0.0.1:9901): gateway-1.pem is refused",
         ),
         (
-            "/edges/0/certificates_set_aside",
+            "/edges/0/unusable_certificates",
             json!([{ "hostname": "a.example", "reason": "the chain is empty" }]),
             "(10.0.0.1:9901) cannot use the newest certificate of a.example and keeps the previous one: the chain is empty",
         ),

@@ -42,7 +42,7 @@ fn a_body_ends_where_the_fields_say() {
 }
 
 #[test]
-fn some_responses_have_no_body_whatever_they_say() {
+fn some_responses_have_no_body_despite_their_fields() {
     for (status, length) in
         [("204 No Content", ""), ("304 Not Modified", "Content-Length: 9\r\n"), ("103 Early Hints", "")]
     {
@@ -54,7 +54,7 @@ fn some_responses_have_no_body_whatever_they_say() {
 }
 
 #[test]
-fn a_response_that_may_be_followed_by_a_body_it_cannot_have_ends_its_connection() {
+fn a_response_with_a_forbidden_body_ends_its_connection() {
     for (status, fields, reusable) in [
         ("204 No Content", "", true),
         ("204 No Content", "Content-Length: 0\r\n", true),

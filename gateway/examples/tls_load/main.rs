@@ -6,9 +6,16 @@
 //!     tls_load steady RATE ADDRESS NAME CA.pem SECONDS [KEY]                  requests at a fixed rate over 32 connections
 //!     tls_load websocket ADDRESS NAME CA.pem SECONDS                          messages there and back over 32 WebSockets
 //!     tls_load echo PORT                                                      the upstream of those: sends back what comes
+//!     tls_load grpc CALLS IN-FLIGHT ADDRESS NAME CA.pem SECONDS               messages there and back, in this many calls with
+//!                                                                             as many messages on their way in each
+//!     tls_load grpc-echo PORT                                                 the upstream of those, over HTTP/2 without TLS
+//!     tls_load delay MILLISECONDS PORT=ADDRESS...                             relays that deliver bytes so much later each way
 //!
 //! `steady` measures from the moment a request was due, not from when there was a connection to send it on, so that a
 //! proxy that stalls does not hide what waits (no coordinated omission). Prints one JSON object.
+
+mod delay;
+mod grpc;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -69,6 +76,9 @@ impl Target {
         if kind != "resumed" {
             config.resumption = Resumption::disabled();
         }
+        if kind == "grpc" {
+            config.alpn_protocols = vec![b"h2".to_vec()];
+        }
         Ok(Self { address: address.to_owned(), name: name.to_owned(), connector: TlsConnector::from(Arc::new(config)) })
     }
 
@@ -112,7 +122,7 @@ async fn exchange(stream: &mut TlsStream<TcpStream>, request: &str) -> anyhow::R
 }
 
 /// Ends a connection without a request. The server ends it too, after the end of the handshake.
-async fn farewell(stream: &mut TlsStream<TcpStream>) -> anyhow::Result<()> {
+async fn close(stream: &mut TlsStream<TcpStream>) -> anyhow::Result<()> {
     stream.shutdown().await?;
     let mut rest = Vec::new();
     // Either kind of end is fine.
@@ -137,7 +147,7 @@ async fn handshakes(targets: Vec<Target>, seconds: u64, asks: bool) -> anyhow::R
                         // Tickets come after the handshake: once the response has arrived, they have been read.
                         exchange(&mut stream, &request).await?;
                     } else {
-                        farewell(&mut stream).await?;
+                        close(&mut stream).await?;
                     }
                     if stream.get_ref().1.handshake_kind() == Some(rustls::HandshakeKind::Resumed) {
                         resumed.fetch_add(1, Ordering::Relaxed);
@@ -302,6 +312,12 @@ async fn main() -> anyhow::Result<()> {
             websocket(Arc::new(Target::new(address, name, ca, "full")?), seconds.parse()?).await
         }
         ["echo", port] => echo(port.parse()?).await,
+        ["grpc", calls, in_flight, address, name, ca, seconds] => {
+            let target = Arc::new(Target::new(address, name, ca, "grpc")?);
+            grpc::call(target, calls.parse()?, in_flight.parse()?, seconds.parse()?).await
+        }
+        ["grpc-echo", port] => grpc::serve(port.parse()?).await,
+        ["delay", milliseconds, lines @ ..] => delay::serve(lines, Duration::from_millis(milliseconds.parse()?)).await,
         _ => anyhow::bail!("unknown mode: see the usage at the beginning of this file"),
     }
 }
