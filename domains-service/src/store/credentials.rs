@@ -303,7 +303,7 @@ impl Write {
             return Ok(Err(NotEnrolled::TooMany));
         }
         if holder.is_some() {
-            self.retire(new.kind, new.name).await?;
+            self.withdraw(new.kind, new.name).await?;
         } else if new.kind == Kind::Gateway {
             // Drops a process that reported while its credential was revoked.
             forget_processes_of(self.connection(), new.name).await?;
@@ -329,7 +329,7 @@ impl Write {
     }
 
     /// Ends the valid credential of this name for good, and the dashboard sessions and links that it opened.
-    async fn retire(&mut self, kind: Kind, name: &str) -> Result<()> {
+    async fn withdraw(&mut self, kind: Kind, name: &str) -> Result<()> {
         let now = self.now().0;
         query(of_holder!("UPDATE credentials SET revoked_at = $3"))
             .bind((name, kind.as_str(), now))
@@ -349,7 +349,7 @@ impl Write {
     /// Ends a credential for good. Revoking a gateway's also ends every dashboard session, because its cookie may have
     /// passed through the gateway.
     pub(crate) async fn revoke(&mut self, credential: &Credential) -> Result<()> {
-        self.retire(credential.kind, &credential.name).await?;
+        self.withdraw(credential.kind, &credential.name).await?;
         if credential.kind == Kind::Gateway {
             forget_processes_of(self.connection(), &credential.name).await?;
             for statement in ["DELETE FROM dashboard_sessions", "DELETE FROM dashboard_links"] {

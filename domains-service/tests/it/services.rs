@@ -28,7 +28,7 @@ async fn ask(platform: &Platform, token: &str, method: &str, path: &str, body: V
 }
 
 /// The erasures that a service is asked for.
-async fn told(platform: &Platform, token: &str) -> Vec<ProjectUid> {
+async fn delivered(platform: &Platform, token: &str) -> Vec<ProjectUid> {
     ask(platform, token, "GET", "/erasures", Value::Null).await.json::<Erasures>().await.unwrap().projects
 }
 
@@ -52,27 +52,27 @@ async fn an_erasure_ends_when_every_service_on_record_has_carried_it_out() {
     let mail = enrolled(&platform, "mail", "service").await;
     let gone = erased_project(&platform, "gone").await;
     for service in [&orders, &files, &mail] {
-        assert_eq!(told(&platform, service).await, std::slice::from_ref(&gone));
+        assert_eq!(delivered(&platform, service).await, std::slice::from_ref(&gone));
     }
     done(&platform, &orders, &gone).await;
     done(&platform, &files, &gone).await;
-    assert_eq!((told(&platform, &orders).await, told(&platform, &files).await), (Vec::new(), Vec::new()));
+    assert_eq!((delivered(&platform, &orders).await, delivered(&platform, &files).await), (Vec::new(), Vec::new()));
     // One service's work does not count for another.
-    assert_eq!(told(&platform, &mail).await, std::slice::from_ref(&gone));
+    assert_eq!(delivered(&platform, &mail).await, std::slice::from_ref(&gone));
     done(&platform, &mail, &gone).await;
-    assert_eq!(told(&platform, &mail).await, []);
+    assert_eq!(delivered(&platform, &mail).await, []);
     // A new service has no data of it, and is not waited for.
     let late = enrolled(&platform, "late", "service").await;
-    assert_eq!(told(&platform, &late).await, []);
+    assert_eq!(delivered(&platform, &late).await, []);
     // A revoked service is not waited for any more.
     let second = erased_project(&platform, "second").await;
     for service in [&orders, &files, &mail] {
         done(&platform, service, &second).await;
     }
-    assert_eq!(told(&platform, &late).await, [second]);
+    assert_eq!(delivered(&platform, &late).await, [second]);
     assert_eq!(platform.operator("DELETE", "/credentials/service/late", Value::Null).await.status, 200);
     let newest = enrolled(&platform, "newest", "service").await;
-    assert_eq!(told(&platform, &newest).await, []);
+    assert_eq!(delivered(&platform, &newest).await, []);
     assert_eq!(ask(&platform, &late, "GET", "/erasures", Value::Null).await.status(), 401);
 }
 

@@ -98,7 +98,7 @@ async fn messages_arrive_in_the_order_of_their_events_and_as_they_were_wanted() 
     }
     assert!(platform.operator("DELETE", "/projects/demo/domains/c.localhost", Value::Null).await.status < 300);
     let listed = platform.owner("demo").get("/v1/projects/demo/events").await.body;
-    let told: Vec<i64> = listed["events"]
+    let recorded: Vec<i64> = listed["events"]
         .as_array()
         .unwrap()
         .iter()
@@ -106,10 +106,10 @@ async fn messages_arrive_in_the_order_of_their_events_and_as_they_were_wanted() 
         .filter(|event| event["type"].as_str().unwrap().starts_with("domain."))
         .map(|event| event["id"].as_i64().unwrap())
         .collect();
-    assert!(told.len() >= 10, "{listed:#}");
-    let last = all.message(told.len() - 1).await;
+    assert!(recorded.len() >= 10, "{listed:#}");
+    let last = all.message(recorded.len() - 1).await;
     assert_eq!(last.json()["type"], "domain.removed");
-    assert_eq!(all.numbers(), told);
+    assert_eq!(all.numbers(), recorded);
     some.message(3).await;
     let kinds: Vec<String> =
         some.all().iter().map(|message| message.json()["type"].as_str().unwrap().to_owned()).collect();

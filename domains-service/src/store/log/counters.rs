@@ -116,7 +116,7 @@ impl Counters {
         .bind((self.newest, i64::MAX))
         .execute(&mut *connection)
         .await?;
-        let set_aside = query("UPDATE changes SET revision = -revision WHERE revision > $1 AND revision <= $2")
+        let quarantined = query("UPDATE changes SET revision = -revision WHERE revision > $1 AND revision <= $2")
             .bind((self.newest, i64::MAX))
             .execute(&mut *connection)
             .await?
@@ -132,7 +132,7 @@ impl Counters {
             "repaired an impossible counter or row number of the change log; gateways that lack a change get a snapshot. \
              Another program wrote to the database, or its disk is damaged: check both"
         );
-        Ok(set_aside > u64::from(own == 0))
+        Ok(quarantined > u64::from(own == 0))
     }
 }
 

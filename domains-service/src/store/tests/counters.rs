@@ -34,7 +34,7 @@ async fn claim(store: &Store, Position { revision, mark }: Position) -> Claim {
 }
 
 /// The changes for a follower at this position; fails on a snapshot.
-async fn told(store: &Store, position: Position) -> Vec<Position> {
+async fn delivered(store: &Store, position: Position) -> Vec<Position> {
     let next = next(store, position).await;
     let Next::Changes(changes) = next else { panic!("{position:?}: {next:?}") };
     changes.iter().map(Change::position).collect()
@@ -55,13 +55,13 @@ async fn a_counter_below_the_log_counts_on_above_it() {
             damage(&store, "UPDATE revision_counter SET current = $1", lower).await;
             assert_eq!(store.newest_revision().await.unwrap(), newest.revision);
             assert!(!store.has_gone_back());
-            assert_eq!(told(&store, newest).await, [], "before a write, too");
+            assert_eq!(delivered(&store, newest).await, [], "before a write, too");
             assert!(matches!(next(&store, positions[3]).await, Next::Snapshot), "the rows above may be another damage");
             assert_eq!(claim(&store, newest).await, Claim::Held);
             assert_eq!(store.snapshot().await.unwrap().1, newest);
             let after = change(&store, 9).await;
             assert_eq!(after.revision, newest.revision.next(), "{lower}");
-            assert_eq!(told(&store, newest).await, [after]);
+            assert_eq!(delivered(&store, newest).await, [after]);
             assert_eq!(counters(&store).await, (current + 1, current));
             assert!(is_refused(&store, with_another_mark(newest)).await);
         }
@@ -75,10 +75,10 @@ async fn a_counter_above_all_numbers_counts_on_from_the_log() {
             change(&store, 0).await;
             let newest = change(&store, 1).await;
             damage(&store, "UPDATE revision_counter SET current = $1", number).await;
-            assert_eq!(told(&store, newest).await, [], "{number}");
+            assert_eq!(delivered(&store, newest).await, [], "{number}");
             let after = change(&store, 2).await;
             assert_eq!(after.revision, newest.revision.next(), "{number}");
-            assert_eq!(told(&store, newest).await, [after], "{number}");
+            assert_eq!(delivered(&store, newest).await, [after], "{number}");
         }
     }
 }
@@ -93,11 +93,11 @@ async fn a_counter_that_can_be_true_is_counted_on_from() {
             assert!(matches!(next(&store, before).await, Next::Snapshot), "{jump}");
             let (_, snapshot, _) = store.snapshot().await.unwrap();
             assert_eq!(snapshot.revision.0.cast_signed(), jumped + 1);
-            assert_eq!(told(&store, snapshot).await, []);
+            assert_eq!(delivered(&store, snapshot).await, []);
             let mut newest = snapshot;
             for number in 1..4 {
                 let after = change(&store, number).await;
-                assert_eq!(told(&store, newest).await, [after], "{jump}");
+                assert_eq!(delivered(&store, newest).await, [after], "{jump}");
                 newest = after;
             }
         }
@@ -162,7 +162,7 @@ async fn a_withdrawal_whose_change_was_set_aside_waits_for_a_snapshot() {
         assert!(matches!(next(&store, served).await, Next::Snapshot));
         let snapshot = store.snapshot().await.unwrap().1;
         assert!(snapshot.revision >= waits_for);
-        assert_eq!(told(&store, snapshot).await, []);
+        assert_eq!(delivered(&store, snapshot).await, []);
         assert_eq!(claim(&store, snapshot).await, Claim::Held);
     }
 }
@@ -201,7 +201,7 @@ async fn a_follower_from_a_row_that_is_lost_is_sent_a_snapshot_and_is_not_refuse
         // Two gateways had that position: the snapshot of one takes nothing from the other.
         let snapshot = store.snapshot().await.unwrap().1;
         assert_eq!(snapshot.revision, positions[3].revision.next());
-        assert_eq!(told(&store, snapshot).await, []);
+        assert_eq!(delivered(&store, snapshot).await, []);
         assert!(matches!(next(&store, positions[3]).await, Next::Snapshot));
         change(&store, 9).await;
         assert!(matches!(next(&store, positions[3]).await, Next::Snapshot));
@@ -228,7 +228,7 @@ async fn limits_above_the_newest_revision_are_not_used() {
                 number,
             )
             .await;
-            assert_eq!(told(&store, newest).await, [], "{number}: no snapshot behind the snapshot");
+            assert_eq!(delivered(&store, newest).await, [], "{number}: no snapshot behind the snapshot");
             assert!(is_refused(&store, with_another_mark(newest)).await, "{number}");
             assert_eq!(claim(&store, newest).await, Claim::Held, "{number}");
             assert!(matches!(claim(&store, with_another_mark(first)).await, Claim::OtherHistory(_)), "{number}");
@@ -264,7 +264,7 @@ async fn the_newest_row_with_another_number_is_set_aside() {
             assert_eq!(repaired.revision, newest.revision.next(), "{wrong}");
             let after = change(&store, 2).await;
             assert_eq!(after.revision, repaired.revision.next(), "{wrong}");
-            assert_eq!(told(&store, repaired).await, [after], "{wrong}");
+            assert_eq!(delivered(&store, repaired).await, [after], "{wrong}");
             assert!(matches!(next(&store, newest).await, Next::Snapshot), "{wrong}: the mark is known still");
             assert_eq!(claim(&store, newest).await, Claim::Unproven, "{wrong}");
         }

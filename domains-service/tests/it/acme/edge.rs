@@ -35,8 +35,9 @@ async fn without_a_live_gateway_no_order_is_made_and_the_first_gateway_ends_the_
     platform.domain_when("demo", "later.customer.test", waits).await;
     assert_eq!(ca.orders(), 1);
     let events = platform.operator("GET", &format!("/projects/demo/domains/{SHOP}/events"), Value::Null).await.body;
-    let told = |kind: &str| events["events"].as_array().unwrap().iter().filter(|event| event["type"] == kind).count();
-    assert_eq!((told("domain.certificate.waiting"), told("domain.certificate.failed")), (1, 0));
+    let recorded =
+        |kind: &str| events["events"].as_array().unwrap().iter().filter(|event| event["type"] == kind).count();
+    assert_eq!((recorded("domain.certificate.waiting"), recorded("domain.certificate.failed")), (1, 0));
 }
 
 #[tokio::test]

@@ -72,10 +72,10 @@ async fn verify_shows_the_place_in_the_queue_and_does_not_change_it() {
     platform.clock.advance(ROOM);
     active(&platform, third).await;
     let events = platform.operator("GET", &format!("/projects/many/domains/{}/events", name(third)), Value::Null).await;
-    let told: Vec<&str> =
+    let recorded: Vec<&str> =
         events.body["events"].as_array().unwrap().iter().map(|event| event["type"].as_str().unwrap()).collect();
-    assert!(!told.contains(&"domain.certificate.failed"), "{told:?}");
-    assert!(told.contains(&"domain.certificate.waiting"), "{told:?}");
+    assert!(!recorded.contains(&"domain.certificate.failed"), "{recorded:?}");
+    assert!(recorded.contains(&"domain.certificate.waiting"), "{recorded:?}");
 }
 
 #[tokio::test]

@@ -70,7 +70,7 @@ async fn an_entity_that_is_not_its_rows_or_cannot_be_is_left_out_of_snapshots() 
 }
 
 /// The newest change, and the gateway's data when that change's row holds `effect` instead.
-async fn told_instead(platform: &Platform, effect: &Effect) -> Result<Change, Vec<Entity>> {
+async fn delivered_instead(platform: &Platform, effect: &Effect) -> Result<Change, Vec<Entity>> {
     let newest = "revision = (SELECT current FROM revision_counter)";
     let effect = serde_json::to_string(effect).unwrap();
     stores::set(platform.directory.path(), "changes", "effect", newest, Some(&effect)).await;
@@ -98,8 +98,8 @@ async fn a_change_that_cannot_be_is_answered_with_a_snapshot() {
     };
     let key = &good.key.0;
     // A valid change is sent as it is.
-    let told = told_instead(&platform, &put(key.clone())).await.unwrap();
-    assert_eq!(told.effect, put(key.clone()));
+    let delivered = delivered_instead(&platform, &put(key.clone())).await.unwrap();
+    assert_eq!(delivered.effect, put(key.clone()));
     let (name, text) = key.split_once('.').unwrap();
     let flipped = text.strip_prefix('A').map_or(format!("A{}", &text[1..]), |rest| format!("B{rest}"));
     site.redirect = Some(contract::site::Redirect { to: site.hostname.clone(), status: None });
@@ -109,8 +109,8 @@ async fn a_change_that_cannot_be_is_answered_with_a_snapshot() {
         (put(format!("{name}.{flipped}")), true),
         (Effect::Put(Entity::Site(site)), true),
     ] {
-        let told = told_instead(&platform, &effect).await;
-        assert_eq!(told.map(|change| change.effect), Err(all.clone()));
+        let delivered = delivered_instead(&platform, &effect).await;
+        assert_eq!(delivered.map(|change| change.effect), Err(all.clone()));
         let noted = rows_unreadable(&platform).await.iter().any(|(table, _, _)| table == "changes");
         assert_eq!(noted, is_noted, "{effect:?}");
     }
@@ -148,6 +148,6 @@ async fn certificates_whose_secret_this_replica_lacks_reach_the_gateways_that_ma
     assert_ne!(expected, all);
     assert_eq!(snapshot(&platform).await, expected);
     let put = Effect::Put(Entity::Certificate(last.unwrap()));
-    assert_eq!(told_instead(&platform, &put).await.map(|change| change.effect), Ok(put));
+    assert_eq!(delivered_instead(&platform, &put).await.map(|change| change.effect), Ok(put));
     assert_eq!(rows_unreadable(&platform).await, []);
 }
