@@ -187,6 +187,14 @@ impl<'a, D: Downstream> WebSocketClient<'a, D> {
         Poll::Ready(())
     }
 
+    /// Reads bytes of the client, and follows its frames.
+    fn poll_received(&mut self, into: &mut BytesMut, cx: &mut Context<'_>) -> Poll<pingora::Result<usize>> {
+        let before = into.len();
+        let read = ready!(self.client.poll_body(into, cx));
+        self.received.pass(into.get(before..).unwrap_or_default());
+        Poll::Ready(read)
+    }
+
     /// Closes the WebSocket of a gateway that stops, if no frame is in progress towards the client. Ready with the
     /// bytes for the upstream, then with none: the client's side has ended.
     fn poll_close(&mut self, into: &mut BytesMut, cx: &mut Context<'_>) -> Poll<pingora::Result<usize>> {
@@ -278,21 +286,16 @@ impl<D: Downstream> Downstream for WebSocketClient<'_, D> {
     }
 
     fn poll_body(&mut self, into: &mut BytesMut, cx: &mut Context<'_>) -> Poll<pingora::Result<usize>> {
-        if !self.has_stopped {
-            let before = into.len();
-            if let Poll::Ready(read) = self.client.poll_body(into, cx) {
-                self.received.pass(into.get(before..).unwrap_or_default());
-                return Poll::Ready(read);
-            }
+        if !self.has_stopped
+            && let Poll::Ready(read) = self.poll_received(into, cx)
+        {
+            return Poll::Ready(read);
         }
         ready!(self.poll_stopped(cx));
         if let Poll::Ready(closed) = self.poll_close(into, cx) {
             return Poll::Ready(closed);
         }
-        let before = into.len();
-        let bytes = ready!(self.client.poll_body(into, cx))?;
-        self.received.pass(into.get(before..).unwrap_or_default());
-        Poll::Ready(Ok(bytes))
+        self.poll_received(into, cx)
     }
 
     fn poll_trailers(&mut self, cx: &mut Context<'_>) -> Poll<pingora::Result<Option<HeaderMap>>> {
