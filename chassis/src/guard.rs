@@ -69,9 +69,9 @@ impl TrustedKeys {
     pub async fn keep_read(self, file: PathBuf, shutdown: Shutdown) {
         let mut failing = false;
         loop {
-            tokio::select! {
-                () = shutdown.begun() => return,
-                () = tokio::time::sleep(READ_EVERY) => {}
+            shutdown.pause(READ_EVERY).await;
+            if shutdown.has_begun() {
+                return;
             }
             let read = self.read(&file);
             if let (Err(error), false) = (&read, failing) {

@@ -86,9 +86,9 @@ impl Watch {
                 return None;
             }
             if self.checks > 0 {
-                tokio::select! {
-                    () = self.dashboard.shutdown.begun() => return None,
-                    () = tokio::time::sleep(LOOK_INTERVAL) => {}
+                self.dashboard.shutdown.pause(LOOK_INTERVAL).await;
+                if self.dashboard.shutdown.has_begun() {
+                    return None;
                 }
             }
             self.checks += 1;

@@ -194,9 +194,9 @@ async fn reseal_all(
         if let Some(revision) = revision {
             nodes.acknowledged(revision, APPLY_TIME_MAX).await;
         }
-        tokio::select! {
-            () = shutdown.begun() => return Ok(done),
-            () = tokio::time::sleep(PAUSE) => {}
+        shutdown.pause(PAUSE).await;
+        if shutdown.has_begun() {
+            return Ok(done);
         }
     }
 }

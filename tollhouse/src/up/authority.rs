@@ -67,9 +67,9 @@ pub(crate) async fn keep(
 ) {
     let mut failed = false;
     loop {
-        tokio::select! {
-            () = end.begun() => return,
-            () = tokio::time::sleep(every) => {}
+        end.pause(every).await;
+        if end.has_begun() {
+            return;
         }
         let renewed = ensure(&directory, &platform_domain, clock.now_seconds());
         if let (Err(error), false) = (&renewed, failed) {
