@@ -1,7 +1,7 @@
 /*
- * A clock for redis-server that is off by the seconds in the file $CLOCK_FILE, which may change, or by $CLOCK_OFF_BY: it
- * asks for the time with gettimeofday and time, which must agree (replication waits for a difference of both), and for how
- * long something takes with other calls. libfaketime is of no use to it: its allocator asks before that is ready.
+ * A clock for redis-server that is off by the seconds in the file $CLOCK_FILE, which may change. It asks for the time
+ * with gettimeofday and time, which must agree (replication waits for a difference of both), and for how long something
+ * takes with other calls. libfaketime is of no use to it: its allocator asks before that is ready.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 static long off_by(void) {
-    const char *file = getenv("CLOCK_FILE"), *fixed = getenv("CLOCK_OFF_BY");
+    const char *file = getenv("CLOCK_FILE");
     char text[24] = "";
     int opened = file == NULL ? -1 : open(file, O_RDONLY | O_CLOEXEC);
-    if (opened < 0) return fixed == NULL ? 0 : atol(fixed);
+    if (opened < 0) return 0;
     if (read(opened, text, sizeof text - 1) < 0) text[0] = 0;
     close(opened);
     return atol(text);
