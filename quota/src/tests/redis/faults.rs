@@ -121,7 +121,7 @@ async fn a_store_whose_clock_steps_back_behind_its_start_grants_on() {
     .await;
     let record = nodes.all[0].usage(&project).await;
     assert!(
-        matches!(record, Ok(Some(record)) if record.day_charged >= u64::from(admitted)),
+        matches!(&record, Ok(Some(record)) if record.day_charged >= u64::from(admitted)),
         "{record:?} of {admitted}"
     );
 }
