@@ -163,7 +163,9 @@ def visit_with_browser(port: str, tollhouse) -> list[str]:
     wanted = {
         "a call": [50_000, "é"],
         "a stream": ["eins", "zwei", "drei", "ä", [0, "4"]],
-        "a WebSocket": "hello",
+        "a failed call": [5, "100 % é is not here"],
+        "a call without a key": 16,
+        "a WebSocket": ["hello", 1000, "bye", True],
     }
     return [f"browser: {what}: {report[what]!r} in place of {value!r}" for what, value in wanted.items() if report[what] != value]
 
