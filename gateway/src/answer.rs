@@ -143,11 +143,16 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    /// Writes the complete refusal for a gRPC caller; returns the HTTP and the gRPC status.
-    pub(crate) fn write_grpc(&self, out: &mut impl ResponseSink) -> pingora::Result<(StatusCode, u16)> {
+    /// Writes the complete refusal for a caller that reads gRPC, or gRPC-Web, of this content type; returns the HTTP
+    /// and the gRPC status.
+    pub(crate) fn write_grpc(
+        &self,
+        content_type: &str,
+        out: &mut impl ResponseSink,
+    ) -> pingora::Result<(StatusCode, u16)> {
         let code = grpc::code(self.rejection);
         out.status(StatusCode::OK, "OK")?;
-        out.field("Content-Type", b"application/grpc")?;
+        out.field("Content-Type", content_type.as_bytes())?;
         out.figure(grpc::STATUS, code)?;
         let message = self.message.as_deref().unwrap_or(self.rejection.message());
         out.field(grpc::MESSAGE, grpc::encoded(message).as_bytes())?;

@@ -30,6 +30,9 @@ const TRANSPORT_SECURITY: &str = "Strict-Transport-Security";
 const EXPOSED: &str = "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After, RateLimit, \
      RateLimit-Policy, Deprecation, Sunset, Link, X-Request-Id, ETag, Location, Idempotency-Replayed, X-API-Stability";
 
+/// Those of a gRPC-Web call too: without a message in the response, its status is in the head.
+const EXPOSED_OF_GRPC: &str = ", grpc-status, grpc-message, grpc-status-details-bin";
+
 /// One year; only for the host itself, since subdomains may belong to others.
 const HSTS: &str = "max-age=31536000";
 
@@ -126,7 +129,7 @@ pub(crate) fn add_fields(
         return Ok(());
     }
     if !present.cors {
-        allow_origin(&facts.caller.allowed_origin, out)?;
+        allow_origin(&facts.caller.allowed_origin, facts.connection.grpc_web.is_some(), out)?;
     }
     // RFC 6797 section 7.2: never over plain HTTP.
     let own = facts.project.as_ref().and_then(|project| project.browsers.hsts);
@@ -148,7 +151,7 @@ pub(crate) fn add_fields(
 }
 
 /// Writes who may read the response.
-fn allow_origin(allowed: &AllowedOrigin, out: &mut impl ResponseSink) -> pingora::Result<()> {
+fn allow_origin(allowed: &AllowedOrigin, is_grpc_web: bool, out: &mut impl ResponseSink) -> pingora::Result<()> {
     match allowed {
         AllowedOrigin::Unset => return Ok(()),
         AllowedOrigin::Any => out.field(ALLOW_ORIGIN, b"*")?,
@@ -157,6 +160,9 @@ fn allow_origin(allowed: &AllowedOrigin, out: &mut impl ResponseSink) -> pingora
             out.field("Vary", b"Origin")?;
         }
         AllowedOrigin::NotAllowed => return out.field("Vary", b"Origin"),
+    }
+    if is_grpc_web {
+        return out.field(EXPOSE_HEADERS, &[EXPOSED, EXPOSED_OF_GRPC].concat().into_bytes());
     }
     out.field(EXPOSE_HEADERS, EXPOSED.as_bytes())
 }

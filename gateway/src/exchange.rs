@@ -29,7 +29,7 @@ use pingora_http::RequestHeader;
 use tokio::time::Instant;
 
 use self::downstream::Downstream;
-use self::downstream::grpc_web::{Form, GrpcWebClient};
+use self::downstream::grpc_web::{self, GrpcWebClient};
 use self::downstream::http1::Http1Client;
 use self::downstream::http2::Http2Client;
 use self::progress::Progress;
@@ -41,7 +41,7 @@ use crate::decorate::{HostCookies, ResponseSink as _, add_fields, is_removed};
 use crate::facts::Facts;
 use crate::forward;
 use crate::gateway::Gateway;
-use crate::grpc;
+use crate::grpc::{self, WebForm};
 use crate::telemetry::{Entry, LoggedConnection};
 use contract::rejection::Rejection;
 use listener::{Client, Connection, H2Request, Handler, ServeOutcome};
@@ -113,12 +113,14 @@ impl<'a> Exchange<'a> {
 
     /// Decides, answers or forwards, counts and logs. `body_follows` if the client has not ended its request.
     async fn serve<D: Downstream>(mut self, client: &mut D, body_follows: bool) -> Outcome {
-        self.facts.connection.is_grpc =
-            D::TAKES_TRAILERS && self.head.method == http::Method::POST && grpc::is_call(&self.head.headers);
+        if self.head.method == http::Method::POST {
+            self.facts.connection.is_grpc = D::TAKES_TRAILERS && grpc::is_call(&self.head.headers);
+            self.facts.connection.grpc_web = WebForm::of(&self.head.headers);
+        }
         let decided = self.gateway.pipeline.decide(&self.head, body_follows, self.connection, &mut self.facts).await;
         let (whole, error) = match decided {
             Ok((target, announced)) => {
-                let form = if target.upstream.settings.grpc_web { Form::of(&self.head) } else { None };
+                let form = self.facts.connection.grpc_web.filter(|_| target.upstream.settings.grpc_web);
                 self.facts.upstream.target = Some(target);
                 self.facts.connection.upgrade &= client.may_switch();
                 if let Some(form) = form {
@@ -168,13 +170,13 @@ impl<'a> Exchange<'a> {
     /// Translates a gRPC-Web call and forwards it; returns what [`Self::finish`] does.
     async fn forward_grpc_web<D: Downstream>(
         &mut self,
-        form: Form,
+        form: WebForm,
         client: &mut D,
         announced: AnnouncedBody,
     ) -> (bool, Option<Box<Error>>) {
-        (self.facts.connection.is_grpc, self.facts.connection.is_grpc_web) = (true, true);
+        self.facts.connection.is_grpc = true;
         let mut client = GrpcWebClient::new(client, form);
-        let served = match form.translate(&mut self.head, announced) {
+        let served = match grpc_web::translate(form, &mut self.head, announced) {
             Ok(announced) => self.forward(&mut client, announced).await,
             Err(error) => Err(error),
         };

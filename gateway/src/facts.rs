@@ -12,6 +12,7 @@ use contract::site::Site;
 use contract::time::UnixMillis;
 use http::HeaderValue;
 
+use crate::grpc::WebForm;
 use crate::keys::Authentication;
 use crate::overload::Reservation;
 use crate::request_id::RequestId;
@@ -187,8 +188,8 @@ pub(crate) struct ConnectionFacts {
     pub upgrade: bool,
     /// The request is a gRPC call, also a translated one of gRPC-Web.
     pub is_grpc: bool,
-    /// It is a call of gRPC-Web. Its refusals are ordinary responses.
-    pub is_grpc_web: bool,
+    /// The request is a gRPC-Web call, translated or not.
+    pub grpc_web: Option<WebForm>,
     /// The gRPC status in the response.
     pub grpc_status: Option<u16>,
     /// Bytes of the request body so far.

@@ -11,6 +11,7 @@ use http::StatusCode;
 use crate::answer::Answer;
 use crate::decorate::{PresentFields, ResponseSink, add_fields};
 use crate::facts::{Facts, QuotaFigures, Surface};
+use crate::grpc::{self, WebForm};
 use crate::pipeline::Pipeline;
 use crate::request_id::RequestId;
 use crate::telemetry::Telemetry;
@@ -59,11 +60,15 @@ impl Gateway {
             facts.refused = Some(refusal.rejection);
         }
         // A gRPC client reads gRPC statuses and no body.
-        let reads_grpc = facts.connection.is_grpc && !facts.connection.is_grpc_web;
-        if let (Answer::Refuse(refusal), true) = (&answer, reads_grpc) {
-            let (status, code) = refusal.write_grpc(out)?;
+        let form = facts.connection.grpc_web;
+        if let (Answer::Refuse(refusal), true) = (&answer, facts.connection.is_grpc || form.is_some()) {
+            let content_type = form.map_or(grpc::CONTENT_TYPE, WebForm::content_type);
+            let (status, code) = refusal.write_grpc(content_type, out)?;
             facts.connection.grpc_status = Some(code);
             add_fields(facts, connection.is_tls(), PresentFields::default(), out)?;
+            if form.is_some() {
+                out.figure("Content-Length", 0)?;
+            }
             return Ok((status, Cow::Borrowed("")));
         }
         let (status, body) = match &answer {

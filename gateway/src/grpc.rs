@@ -1,5 +1,5 @@
-//! gRPC: recognises calls, reads their timeouts, and maps refusals to statuses. A refusal has no body: its status is in
-//! the head if no response has begun (`Trailers-Only`), else in the trailers.
+//! gRPC and gRPC-Web: recognises calls, reads their timeouts, and maps refusals to statuses. A refusal has no body: its
+//! status is in the head if no response has begun (`Trailers-Only`), else in the trailers.
 
 use std::time::Duration;
 
@@ -26,12 +26,47 @@ enum Code {
     Unauthenticated = 16,
 }
 
+/// The content type of gRPC.
+pub(crate) const CONTENT_TYPE: &str = "application/grpc";
+
+/// The form of a gRPC-Web call's bodies; its response has the same form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WebForm {
+    /// Messages as they are.
+    Binary,
+    /// The same in base64.
+    Text,
+}
+
+impl WebForm {
+    /// The form of a request with these fields; `None` if it is not a gRPC-Web call.
+    pub(crate) fn of(fields: &HeaderMap) -> Option<Self> {
+        [Self::Binary, Self::Text].into_iter().find(|form| has_content_type(fields, form.content_type()))
+    }
+
+    /// Its content type.
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Self::Binary => "application/grpc-web",
+            Self::Text => "application/grpc-web-text",
+        }
+    }
+}
+
 /// Whether a request with these fields is a gRPC call: `application/grpc`, `application/grpc+proto` and so on. Not
 /// gRPC-Web, which has its trailers in the body (`exchange/downstream/grpc_web.rs`).
 pub(crate) fn is_call(fields: &HeaderMap) -> bool {
-    let kind = fields.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-    let rest = kind.strip_prefix(b"application/grpc");
-    rest.is_some_and(|rest| rest.first().is_none_or(|next| matches!(next, b'+' | b';')))
+    has_content_type(fields, CONTENT_TYPE)
+}
+
+fn has_content_type(fields: &HeaderMap, kind: &str) -> bool {
+    let found = fields.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    found.strip_prefix(kind.as_bytes()).is_some_and(begins_suffix)
+}
+
+/// Whether this may follow the name of a content type: nothing, the form of the messages, or parameters.
+pub(crate) fn begins_suffix(rest: &[u8]) -> bool {
+    rest.first().is_none_or(|next| matches!(next, b'+' | b';'))
 }
 
 /// The caller's timeout (`grpc-timeout`), if valid.

@@ -111,14 +111,14 @@ impl Inner {
     pub(super) fn record(self: &Arc<Self>, answer: &Result<Reply, StoreOutage>) {
         match answer {
             Ok(Reply::Executed(executed)) => {
-                self.note_clock(executed.now);
-                self.note_life(true);
-                self.note_incarnation(executed.incarnation);
+                self.record_clock(executed.now);
+                self.record_life(true);
+                self.record_incarnation(executed.incarnation);
             }
-            Ok(Reply::Stale | Reply::Displaced | Reply::Evicted | Reply::Crowded) => self.note_life(true),
+            Ok(Reply::Stale | Reply::Displaced | Reply::Evicted | Reply::Crowded) => self.record_life(true),
             Err(outage) if outage.is_of_the_store() => {
-                self.note_outage(outage);
-                self.note_life(false);
+                self.record_outage(outage);
+                self.record_life(false);
             }
             Err(_) => {}
         }
@@ -127,35 +127,35 @@ impl Inner {
     fn receive_heartbeat(self: &Arc<Self>, heartbeat: &Result<HeartbeatReply, StoreOutage>) {
         match heartbeat {
             Ok(heartbeat) => {
-                self.note_clock(heartbeat.now);
+                self.record_clock(heartbeat.now);
                 if let Some(fleet) = heartbeat.fleet {
                     self.fleet.lock().count(fleet);
                 }
                 if let Some(full) = heartbeat.full {
                     self.store_is_full.store(full, Ordering::Relaxed);
                 }
-                self.note_life(true);
-                self.note_incarnation(heartbeat.incarnation);
+                self.record_life(true);
+                self.record_incarnation(heartbeat.incarnation);
             }
             Err(outage) => {
-                self.note_outage(outage);
-                self.note_life(!outage.is_of_the_store());
+                self.record_outage(outage);
+                self.record_life(!outage.is_of_the_store());
             }
         }
     }
 
     /// Records why the store failed, for operators.
-    pub(super) fn note_outage(&self, outage: &StoreOutage) {
+    pub(super) fn record_outage(&self, outage: &StoreOutage) {
         *self.outage.lock() = Some((outage.clone(), self.clock.monotonic()));
     }
 
-    fn note_clock(&self, now: UnixMillis) {
+    fn record_clock(&self, now: UnixMillis) {
         if self.store.has_own_clock() {
             self.store_clock.receive(now, self.clock.monotonic());
         }
     }
 
-    fn note_life(self: &Arc<Self>, alive: bool) {
+    fn record_life(self: &Arc<Self>, alive: bool) {
         if alive && !self.store_fails.load(Ordering::Relaxed) {
             return;
         }
@@ -185,7 +185,7 @@ impl Inner {
         }
     }
 
-    fn note_incarnation(self: &Arc<Self>, incarnation: Incarnation) {
+    fn record_incarnation(self: &Arc<Self>, incarnation: Incarnation) {
         if self.incarnation.load(Ordering::Relaxed) == incarnation.0 && self.store_was_reached.load(Ordering::Relaxed) {
             return;
         }

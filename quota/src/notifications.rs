@@ -172,7 +172,7 @@ impl Inner {
                 let sent = inner.send_notification(&notification).await;
                 let failed_before = inner.delivery_failed.swap(sent.is_err(), Ordering::AcqRel);
                 if let Err(outage) = sent {
-                    inner.note_outage(&outage);
+                    inner.record_outage(&outage);
                     if !failed_before {
                         tracing::warn!(
                             api_key.id = %key,

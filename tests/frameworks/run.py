@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Runs applications of common frameworks behind `tollhouse up` at a port other than 443, as the README starts them:
-a form with protection against forgery, a session, an upload, a redirect, an absolute URL, a WebSocket.
+a form with protection against forgery, a session, an upload, a redirect, an absolute URL, a WebSocket. Then a page in Chromium
+calls a gRPC server over gRPC-Web, and opens a WebSocket over HTTP/2.
 
 Usage: VENV/bin/python tests/frameworks/run.py NODE_MODULES. VENV has the packages of requirements.txt, NODE_MODULES those of
-package-lock.json. The program is $TOLLHOUSE, by default target/debug/tollhouse.
+package-lock.json. The program is $TOLLHOUSE, by default target/debug/tollhouse. Chromium must be installed.
 """
 
 import hashlib
@@ -20,6 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import browser
 import requests
 from websockets.sync.client import connect
 
@@ -40,19 +42,25 @@ def main(node_modules: str) -> int:
     processes, failed = [], []
     with tempfile.TemporaryDirectory() as directory:
         try:
-            ports = {name: start(name, node_modules, processes) for name in FRAMEWORKS}
-            upstreams = [word for name, port in ports.items() for word in ("--upstream", f"{name}=http://127.0.0.1:{port}")]
+            ports = {name: start(name, node_modules, processes) for name in [*FRAMEWORKS, "grpc"]}
+            urls = {name: f"{'h2c' if name == 'grpc' else 'http'}://127.0.0.1:{port}" for name, port in ports.items()}
+            upstreams = [word for name, url in urls.items() for word in ("--upstream", f"{name}={url}")]
+            upstreams += ["--upstream-setting", "grpc.grpc_web=true"]
             ports_of_its_own = ["--http-port", "0", "--https-port", "0", "--admin-port", "0"]
             up = [program, "up", "--json", "--no-demo", "--data-dir", directory, *ports_of_its_own, *upstreams]
             platform = subprocess.Popen(up, stdout=subprocess.PIPE, text=True)
             processes.append(platform)
             port = json.loads(platform.stdout.readline())["https"].rsplit(":", 1)[1]
+
+            def tollhouse(*words: str) -> dict:
+                command = [program, *words, "--data-dir", directory, "--json"]
+                return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+
             for name in FRAMEWORKS:
-                words = ["project", "create", name, "--plan", "pro", "--upstream", name, "--access", "public"]
-                create = [program, *words, "--data-dir", directory]
-                subprocess.run(create, check=True, stdout=subprocess.DEVNULL)
+                tollhouse("project", "create", name, "--plan", "pro", "--upstream", name, "--access", "public")
             for name in FRAMEWORKS:
                 failed += visit(name, f"{name}.tollhouse.localhost:{port}", f"{directory}/ca/ca.pem")
+            failed += visit_with_browser(port, tollhouse)
         finally:
             for process in reversed(processes):
                 process.send_signal(signal.SIGINT)
@@ -61,16 +69,17 @@ def main(node_modules: str) -> int:
                     process.wait(PATIENCE)
                 except subprocess.TimeoutExpired:
                     process.kill()
+        failed += read_log(f"{directory}/logs")
     for line in failed:
         print(line, file=sys.stderr)
-    print(f"{len(FRAMEWORKS)} frameworks, {len(failed)} failures")
+    print(f"{len(FRAMEWORKS)} frameworks, gRPC-Web, {len(failed)} failures")
     return min(len(failed), 1)
 
 
 def start(name: str, node_modules: str, processes: list) -> int:
     port = free_port()
-    if name == "express":
-        words = ["node", str(APPLICATIONS / "with_express.js"), str(port)]
+    if name in ("express", "grpc"):
+        words = ["node", str(APPLICATIONS / f"with_{name}.js"), str(port)]
     else:
         words = [sys.executable, str(APPLICATIONS / f"with_{name}.py"), str(port)]
     environment = {**os.environ, "NODE_PATH": node_modules}
@@ -141,6 +150,32 @@ def visit(name: str, place: str, ca: str) -> list[str]:
             talk.send("hello")
             expect("a WebSocket", talk.recv(PATIENCE), "hello")
     return failed
+
+
+def visit_with_browser(port: str, tollhouse) -> list[str]:
+    """Returns the failures of a page of Express that calls the gRPC server: an API with keys, at another origin."""
+    site = f"https://express.tollhouse.localhost:{port}"
+    tollhouse("project", "create", "grpc", "--plan", "pro", "--upstream", "grpc")
+    tollhouse("project", "set", "grpc", "--cors", site)
+    key = tollhouse("key", "create", "grpc")["key"]
+    given = {"grpc": f"https://grpc.tollhouse.localhost:{port}", "key": key}
+    report = browser.visit(f"{site}/items/page.html", given, PATIENCE)
+    wanted = {
+        "a call": [50_000, "é"],
+        "a stream": ["eins", "zwei", "drei", "ä", [0, "4"]],
+        "a failed call": [5, "100 % é is not here"],
+        "a call without a key": 16,
+        "a WebSocket": ["hello", 1000, "bye", True],
+    }
+    return [f"browser: {what}: {report[what]!r} in place of {value!r}" for what, value in wanted.items() if report[what] != value]
+
+
+def read_log(folder: str) -> list[str]:
+    """Returns a failure unless the browser, in contrast to the other client, has used HTTP/2."""
+    lines = [json.loads(line) for file in Path(folder).iterdir() for line in file.read_text().splitlines()]
+    seen = {(line["host"].split(".")[0], line["proto"]) for line in lines if line.get("path", "").startswith(("/socket", "/tests.Text/"))}
+    wanted = {("fastapi", "h1"), ("express", "h1"), ("express", "h2"), ("grpc", "h2")}
+    return [] if seen == wanted else [f"browser: versions of HTTP: {seen} in place of {wanted}"]
 
 
 sys.exit(main(sys.argv[1]))

@@ -27,6 +27,7 @@ app.post("/upload/", multer({ limits: { fileSize: 1 << 26 } }).single("file"), (
 });
 app.get("/absolute/", (request, response) => response.send(`${own(request)}/home/`));
 app.use("/items", express.static(__dirname));
+app.use("/modules", express.static(process.env.NODE_PATH));
 
 const server = app.listen(Number(process.argv[2]), "127.0.0.1");
 new WebSocketServer({ server, path: "/socket" }).on("connection", (socket) => {

@@ -37,6 +37,7 @@ pub struct Client {
     /// Signs passes for services and gateways. A pass is valid for one listener and less than a
     /// minute.
     passes: SigningKey,
+    answer_max: Duration,
     /// The platform's addresses.
     pub run: RunFile,
 }
@@ -66,13 +67,20 @@ impl Client {
             orders: to(&run.orders, ORDERS_SERVICE)?,
             token: operator_token(secret),
             passes: pass_key(secret)?,
+            answer_max: ANSWER_MAX,
             authority,
             run,
         })
     }
 
-    /// Reads from the control plane, or runs an action without a body: `parameters` of the operation's path in order,
-    /// and the query. A response without a body is `Value::Null`.
+    /// The same with another longest wait for a response.
+    #[must_use]
+    pub(crate) fn waiting(self, answer_max: Duration) -> Self {
+        Self { answer_max, ..self }
+    }
+
+    /// Reads from the control plane, or runs an action without a body: `parameters` of the operation's path in order, and
+    /// the query. A response without a body is `Value::Null`.
     ///
     /// # Errors
     /// If it cannot be reached, or refuses with its own message.
@@ -94,7 +102,7 @@ impl Client {
     /// Calls the control plane at a path.
     pub(crate) async fn control(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<Value> {
         let url = self.at(&self.run.control, path);
-        self.json(&self.control, &url, &self.token.to_token(), (method, body), ANSWER_MAX).await
+        self.json(&self.control, &url, &self.token.to_token(), (method, body), self.answer_max).await
     }
 
     /// Calls the admin listener of the first gateway that answers. One that hangs may answer a request later, so the
@@ -103,7 +111,7 @@ impl Client {
         let mut answer = Err(anyhow::anyhow!("the platform has no gateway"));
         let mut edges = self.edges().await.into_iter().peekable();
         while let Some(edge) = edges.next() {
-            let within = if edges.peek().is_some() { HANGS_AFTER } else { ANSWER_MAX };
+            let within = if edges.peek().is_some() { HANGS_AFTER } else { self.answer_max };
             answer = self.edge_within(&edge, method.clone(), path, within).await;
             let silent = answer.as_ref().err().and_then(|error| error.downcast_ref::<reqwest::Error>());
             if !silent.is_some_and(|error| error.is_connect() || error.is_timeout()) {
@@ -115,7 +123,7 @@ impl Client {
 
     /// Calls the admin listener of a gateway, with a pass for that gateway.
     pub async fn edge_at(&self, edge: &GatewayAdmin, method: Method, path: &str) -> anyhow::Result<Value> {
-        self.edge_within(edge, method, path, ANSWER_MAX).await
+        self.edge_within(edge, method, path, self.answer_max).await
     }
 
     async fn edge_within(
@@ -170,7 +178,7 @@ impl Client {
     /// Calls the orders-service's internal listener, for short responses.
     pub async fn orders_json(&self, path: &str) -> anyhow::Result<Value> {
         let url = self.at(&self.run.orders, path);
-        self.json(&self.orders, &url, &self.pass_for_orders(), (Method::GET, &Value::Null), ANSWER_MAX).await
+        self.json(&self.orders, &url, &self.pass_for_orders(), (Method::GET, &Value::Null), self.answer_max).await
     }
 
     /// The identity of a project, under which services store its data.

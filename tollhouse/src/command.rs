@@ -240,7 +240,7 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
         Command::Node(action) => node::run(common, &client, action).await,
         Command::Token(action) => token::run(common, &client, action).await,
         Command::Explain { about } => explain::run(common, &client, &about).await,
-        Command::Status => status::run(common, &client).await,
+        Command::Status => status::run(common, client).await,
         Command::DashboardLink => dashboard::link(common, &client).await,
         Command::Top(question) => top::run(common, &client, &question).await,
         Command::Changes { limit } => changes::run(common, &client, limit).await,

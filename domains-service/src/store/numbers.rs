@@ -40,7 +40,8 @@ const COLUMNS: [(&str, &str, Safe, &str); 8] = [
         "domains",
         "removal",
         Safe::Snapshot,
-        "UPDATE domains SET removal = $1 WHERE removal > $1 RETURNING name, project",
+        // A domain that is not being removed has none. It must not be deleted because this column is damaged.
+        "UPDATE domains SET removal = CASE status WHEN 'removing' THEN $1 END WHERE removal > $1 RETURNING name, project",
     ),
     (
         "edge_bans",
@@ -79,7 +80,7 @@ const COLUMNS: [(&str, &str, Safe, &str); 8] = [
 
 /// Whether a withdrawal waits for an impossible or lost revision.
 const WAITS_FOR_EVER: &str = "SELECT COUNT(*) FROM
-    (SELECT removal FROM domains WHERE removal > $1 UNION ALL SELECT revision FROM withdrawals WHERE revision > $1) AS waits";
+    (SELECT removal FROM domains WHERE removal > $1 AND status = 'removing' UNION ALL SELECT revision FROM withdrawals WHERE revision > $1) AS waits";
 
 fn newest(write: &Write) -> i64 {
     i64::try_from(write.revision().0).unwrap_or(i64::MAX)

@@ -8,6 +8,7 @@ mod limits;
 mod maximum;
 mod queue;
 mod records;
+mod removals;
 #[path = "../../../chassis/tests/support/postgres.rs"]
 mod server;
 

@@ -13,6 +13,7 @@ mod frames;
 use std::borrow::Cow;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use aws_lc_rs::digest;
 use base64::Engine as _;
@@ -21,7 +22,7 @@ use bytes::BytesMut;
 use chassis::random;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use pingora::{Error, ErrorType};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::sync::WaitForCancellationFuture;
 
 use self::frames::Frames;
@@ -45,6 +46,10 @@ const CLOSE: &[u8] = &[0x88, 2, 0x03, 0xe9];
 /// The same of a client. Clients mask their frames; a mask of zeros changes nothing, and the frame has no content that
 /// a page chose.
 const CLOSE_MASKED: &[u8] = &[0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe9];
+
+/// Longest wait for the Close frame of the upstream after a client has sent its own and ended its side, as browsers do
+/// over HTTP/2. As long as browsers wait.
+const CLOSE_ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// A handshake that began over HTTP/2.
 #[derive(Debug)]
@@ -140,6 +145,8 @@ pub(super) struct WebSocketClient<'a, D> {
     unwritten: usize,
     /// The place in the bytes of the client.
     received: Frames,
+    /// Until when the upstream may answer a client that has closed and ended its side.
+    answer_timer: Option<Pin<Box<Sleep>>>,
     /// The Close frame, or the part of it that is not written yet.
     closing: BytesMut,
     state: Closing,
@@ -167,6 +174,7 @@ impl<'a, D: Downstream> WebSocketClient<'a, D> {
             sent: Frames::default(),
             unwritten: 0,
             received: Frames::default(),
+            answer_timer: None,
             closing: BytesMut::new(),
             state: Closing::No,
         }
@@ -187,12 +195,22 @@ impl<'a, D: Downstream> WebSocketClient<'a, D> {
         Poll::Ready(())
     }
 
-    /// Reads bytes of the client, and follows its frames.
+    /// Reads bytes of the client, and follows its frames. After a Close frame its side ends only once the upstream has
+    /// answered with its own.
     fn poll_received(&mut self, into: &mut BytesMut, cx: &mut Context<'_>) -> Poll<pingora::Result<usize>> {
-        let before = into.len();
-        let read = ready!(self.client.poll_body(into, cx));
-        self.received.pass(into.get(before..).unwrap_or_default());
-        Poll::Ready(read)
+        if self.answer_timer.is_none() {
+            let before = into.len();
+            let read = ready!(self.client.poll_body(into, cx));
+            self.received.pass(into.get(before..).unwrap_or_default());
+            if !matches!(read, Ok(0)) || !self.received.has_closed() {
+                return Poll::Ready(read);
+            }
+        }
+        let timer = self.answer_timer.get_or_insert_with(|| Box::pin(sleep(CLOSE_ANSWER_MAX)));
+        if self.unwritten > 0 || !self.sent.has_closed() {
+            ready!(timer.as_mut().poll(cx));
+        }
+        Poll::Ready(Ok(0))
     }
 
     /// Closes the WebSocket of a gateway that stops, if no frame is in progress towards the client. Ready with the

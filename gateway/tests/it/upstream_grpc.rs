@@ -133,7 +133,7 @@ async fn a_refusal_is_a_status_of_grpc_in_the_head() {
         drop(within(taken.recv()).await);
     }
     // A client that speaks something else is answered as always.
-    let reply = client.ask(&Ask::new("POST", BLOG, "/").field("Content-Type", "application/grpc-web").body("x")).await;
+    let reply = client.ask(&Ask::new("POST", BLOG, "/").field("Content-Type", "application/json").body("x")).await;
     reply.refused(504, "upstream_timeout");
     drop(client);
     world.end().await;

@@ -130,21 +130,34 @@ async fn a_response_that_breaks_off_has_a_status_only_between_messages() {
     world.end().await;
 }
 
+/// A refusal as gRPC-Web libraries read it: they reject other content types before they look at the HTTP status.
+fn refused(reply: &Reply, kind: &str, status: &str) {
+    let found = ["content-type", "grpc-status", "content-length"].map(|name| reply.header(name).unwrap_or_default());
+    assert_eq!((reply.status, found, reply.text()), (200, [kind, status, "0"], ""), "{reply:?}");
+    assert!(reply.header("grpc-message").is_some_and(|message| !message.is_empty()), "{reply:?}");
+}
+
 #[tokio::test]
-async fn refusals_of_the_gateway_are_ordinary_responses() {
+async fn refusals_of_the_gateway_have_a_status_of_grpc() {
     let (upstream, mut taken) = H2Upstream::taken().await;
     let world = world(&upstream.address.to_string(), "grpc_web = true\nfirst_byte_timeout = \"10s\"").await;
     // The caller's time is over.
     let ask = call("Unary", false, &frame(0, b"x")).field("grpc-timeout", "30m");
-    world.ask(ask).await.refused(504, "upstream_timeout");
+    refused(&world.ask(ask).await, "application/grpc-web", "4");
     drop(within(taken.recv()).await);
     // The body is no base64.
     for body in ["AAAA*AAA", "AAAAA", "AA=A"] {
         let mut ask = call("Unary", true, b"");
         ask.fields.retain(|(name, _)| name != "Content-Length");
-        world.ask(ask.body(body)).await.refused(400, "bad_request");
+        refused(&world.ask(ask.body(body)).await, "application/grpc-web-text", "3");
     }
-    drop(upstream);
+    // Before an upstream is known, over both versions.
+    let mut ask = call("Unary", false, &frame(0, b"x"));
+    ask.host = crate::world::DEMO.to_owned();
+    refused(&world.ask(ask.clone()).await, "application/grpc-web", "16");
+    let client = world.h2(crate::world::DEMO).await;
+    refused(&client.ask(&ask).await, "application/grpc-web", "16");
+    drop((client, upstream));
     world.end().await;
 }
 

@@ -85,6 +85,25 @@ async fn a_websocket_over_http2_reaches_an_upstream_of_http1() {
     world.end().await;
 }
 
+/// As Chromium closes: its Close frame is the last of its side.
+#[tokio::test]
+async fn a_client_that_closes_and_ends_its_side_gets_the_close_frame_of_the_upstream() {
+    let (tunnels, mut heads) = tunnels(true).await;
+    let over_http1 = World::start().await;
+    let over_http2 = World::with(|setup| setup.blog_urls = vec![format!("h2c://{tunnels}")]).await;
+    for world in [&over_http1, &over_http2] {
+        world.blog.next(Act::Echo);
+        let client = world.h2(BLOG).await;
+        let (_, mut from, mut to) = opened(&client, &handshake(BLOG, "/socket")).await;
+        send(&mut to, Bytes::from_static(GOING_AWAY_MASKED), true).await.unwrap();
+        arrive(&mut from, GOING_AWAY_MASKED).await;
+        ends(&mut from).await;
+    }
+    assert!(heads.recv().await.is_some());
+    over_http1.end().await;
+    over_http2.end().await;
+}
+
 #[tokio::test]
 async fn an_upstream_that_does_not_accept_a_websocket_opens_none() {
     let world = World::start().await;

@@ -124,7 +124,7 @@ impl SimNode {
                     self.fates.push(Fate::WentBack);
                 }
                 self.failures = 0;
-                self.note_incarnation(now, executed.incarnation);
+                self.record_incarnation(now, executed.incarnation);
             }
             Reply::Stale => {
                 self.bucket.abandon(seq);
@@ -177,7 +177,7 @@ impl SimNode {
         if was_gone {
             self.bucket.demand_assert(self.clock(now));
         }
-        self.note_incarnation(now, incarnation);
+        self.record_incarnation(now, incarnation);
         self.repeat(now).or_else(|| self.ask(now))
     }
 
@@ -204,7 +204,7 @@ impl SimNode {
         self.failures >= FAILURES_MAX
     }
 
-    fn note_incarnation(&mut self, now: Micros, incarnation: Incarnation) {
+    fn record_incarnation(&mut self, now: Micros, incarnation: Incarnation) {
         if self.incarnation.replace(incarnation).is_some_and(|before| before != incarnation) {
             self.bucket.store_forgot(self.clock(now));
         }

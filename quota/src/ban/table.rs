@@ -79,7 +79,7 @@ impl BanTable {
             return None;
         }
         let strikes = Strikes { key: key.clone(), count: 1, at: arrived, limit };
-        self.note_undelivered(&strikes);
+        self.record_undelivered(&strikes);
         self.judge(history, &strikes)
     }
 
@@ -107,7 +107,7 @@ impl BanTable {
         history.period.map(|period| ban(&strikes.key, period))
     }
 
-    fn note_undelivered(&self, strikes: &Strikes) {
+    fn record_undelivered(&self, strikes: &Strikes) {
         let mut undelivered = self.undelivered.lock();
         if let Some(known) = undelivered.get_mut(&strikes.key) {
             *known = Strikes { count: known.count.saturating_add(strikes.count), ..strikes.clone() };
@@ -157,11 +157,11 @@ impl BanTable {
             self.forget(&history);
         }
         drop(histories);
-        self.note_lift(key, Lift { began: period.since, until: period.until }, now);
+        self.record_lift(key, Lift { began: period.since, until: period.until }, now);
         Some(ban(key, period))
     }
 
-    fn note_lift(&self, key: &KeyId, lift: Lift, now: UnixMillis) {
+    fn record_lift(&self, key: &KeyId, lift: Lift, now: UnixMillis) {
         let mut lifted = self.lifted.lock();
         if lifted.len() >= OFFENDERS_MAX {
             lifted.retain(|_, lift| now < lift.until.to_millis());
@@ -218,7 +218,7 @@ impl BanTable {
     /// Lifts a ban that began at or before `began` and would have ended at `until`. A later ban was imposed knowingly
     /// and stays.
     pub fn lift_begun_by(&self, key: &KeyId, began: UnixSeconds, until: UnixSeconds, now: UnixMillis) {
-        self.note_lift(key, Lift { began, until }, now);
+        self.record_lift(key, Lift { began, until }, now);
         let is_meant = {
             let histories = self.histories.lock();
             histories.get(key).and_then(|history| history.period).is_some_and(|period| period.since <= began)

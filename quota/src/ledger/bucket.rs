@@ -287,6 +287,7 @@ impl Bucket {
             self.learning_until = ends;
         }
         // A clock that stepped back must not turn a quarter of a second into an hour.
+        self.learning_until = self.learning_until.min(ends);
         let until = self.learning_until.max(around.learning_until).min(ends);
         (until > around.now).then_some(until)
     }

@@ -3,7 +3,10 @@
 
 mod trouble;
 
+use std::time::Duration;
+
 use domains_service::Operation;
+use futures_util::future::{join, join3};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -11,14 +14,19 @@ use crate::arguments::Common;
 use crate::client::{Client, Refused};
 use crate::output::{Attention, answer, table, word};
 
-pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> {
-    let get = Method::GET;
+/// Longest wait for a process: longer than a service waits for its database, so that it can still say so.
+const HANGS_AFTER: Duration = Duration::from_secs(8);
+
+pub(super) async fn run(common: &Common, client: Client) -> anyhow::Result<()> {
+    let (client, get) = (client.waiting(HANGS_AFTER), Method::GET);
     // The control plane first, so that gateways have had time to receive the revision that it reports.
-    let nodes = client.call(Operation::ListNodes, &[], "").await;
-    let control = client.call(Operation::ShowStatus, &[], "").await;
-    let withdrawals = client.call(Operation::ListWithdrawals, &[], "").await;
-    let edges = client.every_edge(&get, "/status").await;
-    let orders = client.orders_json("/internal/status").await;
+    let (nodes, control, withdrawals) = join3(
+        client.call(Operation::ListNodes, &[], ""),
+        client.call(Operation::ShowStatus, &[], ""),
+        client.call(Operation::ListWithdrawals, &[], ""),
+    )
+    .await;
+    let (edges, orders) = join(client.every_edge(&get, "/status"), client.orders_json("/internal/status")).await;
     let edges: Vec<Value> = edges
         .into_iter()
         .map(|(edge, status)| {

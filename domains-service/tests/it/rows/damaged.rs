@@ -228,9 +228,12 @@ async fn a_value_that_no_type_allows_stops_nothing_but_its_row() {
                 Err(format!("{}.{}={} is not in {rows:?}", one.table, one.column, one.garbage))
             })
             .await;
-            if one.table == "domains" && one.is_there(&platform).await {
+            if one.table == "domains" {
                 let bad = platform.operator("GET", "/projects/demo/domains/bad.localhost", Value::Null).await;
-                assert_eq!(bad.body["problems"][0]["code"], "RECORD_UNREADABLE", "{}: {bad:?}", one.column);
+                // A worker that had read the row before may have written all of it.
+                if one.is_there(&platform).await {
+                    assert_eq!(bad.body["problems"][0]["code"], "RECORD_UNREADABLE", "{}: {bad:?}", one.column);
+                }
             }
         }
         platform.clock.advance(RENEWAL);

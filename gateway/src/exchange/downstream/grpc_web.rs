@@ -2,8 +2,8 @@
 //! Its call is translated for an upstream that speaks gRPC (`grpc_web = true`).
 //!
 //! Messages have the same form in both protocols. Three things differ: the content type; the trailers, which are the
-//! last frame of the body here; and the text form, whose bodies are in base64. Refusals of the gateway are ordinary
-//! responses: gRPC-Web libraries map their HTTP status, and other origins could not read `grpc-status`.
+//! last frame of the body here; and the text form, whose bodies are in base64. A refusal of the gateway has its status in
+//! the head, as in gRPC: libraries reject a response of another content type before they read its HTTP status.
 
 mod messages;
 mod text;
@@ -23,76 +23,40 @@ use self::text::{decode, encode};
 use super::Downstream;
 use crate::decorate::ResponseSink;
 use crate::exchange::upstream::write_trailers;
+use crate::grpc::{self, WebForm, begins_suffix};
 use contract::rejection::Rejection;
 use upstreams::AnnouncedBody;
-
-const GRPC: &[u8] = b"application/grpc";
-const BINARY: &[u8] = b"application/grpc-web";
-const TEXT: &[u8] = b"application/grpc-web-text";
 
 /// The first byte of the frame with the trailers.
 const TRAILERS_FLAG: u8 = 0x80;
 
-/// The form of a call's bodies; its response has the same form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// Messages as they are.
-    Binary,
-    /// The same in base64.
-    Text,
-}
-
-impl Form {
-    /// The form of a request with this head; `None` if it is not a gRPC-Web call.
-    pub(crate) fn of(head: &RequestHeader) -> Option<Self> {
-        if head.method != http::Method::POST {
-            return None;
-        }
-        let kind = head.headers.get(header::CONTENT_TYPE)?.as_bytes();
-        let is = |form: &[u8]| kind.strip_prefix(form).is_some_and(begins_suffix);
-        if is(BINARY) { Some(Self::Binary) } else { is(TEXT).then_some(Self::Text) }
+/// Makes a gRPC request of the head of a call in this form. Returns the body that the upstream gets: the text form is
+/// longer than the messages in it.
+///
+/// # Errors
+/// Never: the new content type is part of the old one.
+pub(crate) fn translate(
+    form: WebForm,
+    head: &mut RequestHeader,
+    announced: AnnouncedBody,
+) -> pingora::Result<AnnouncedBody> {
+    let kind = head.headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    let suffix = kind.get(form.content_type().len()..).unwrap_or_default();
+    let kind = HeaderValue::from_bytes(&[grpc::CONTENT_TYPE.as_bytes(), suffix].concat());
+    let kind = kind.map_err(|error| Error::because(ErrorType::InternalError, "a content type", error))?;
+    head.insert_header(header::CONTENT_TYPE, kind)?;
+    head.insert_header(header::TE, "trailers")?;
+    if form == WebForm::Binary || announced == AnnouncedBody::None {
+        return Ok(announced);
     }
-
-    fn content_type(self) -> &'static [u8] {
-        match self {
-            Self::Binary => BINARY,
-            Self::Text => TEXT,
-        }
-    }
-
-    /// Makes a gRPC request of the head. Returns the body that the upstream gets: the text form is longer than the
-    /// messages in it.
-    ///
-    /// # Errors
-    /// Never: the new content type is part of the old one.
-    pub(crate) fn translate(
-        self,
-        head: &mut RequestHeader,
-        announced: AnnouncedBody,
-    ) -> pingora::Result<AnnouncedBody> {
-        let kind = head.headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-        let suffix = kind.get(self.content_type().len()..).unwrap_or_default();
-        let kind = HeaderValue::from_bytes(&[GRPC, suffix].concat());
-        let kind = kind.map_err(|error| Error::because(ErrorType::InternalError, "a content type", error))?;
-        head.insert_header(header::CONTENT_TYPE, kind)?;
-        head.insert_header(header::TE, "trailers")?;
-        if self == Self::Binary || announced == AnnouncedBody::None {
-            return Ok(announced);
-        }
-        head.remove_header(&header::CONTENT_LENGTH);
-        Ok(AnnouncedBody::Unknown)
-    }
-}
-
-/// Whether this may follow the name of a content type: nothing, the form of the messages, or parameters.
-fn begins_suffix(rest: &[u8]) -> bool {
-    rest.first().is_none_or(|next| matches!(next, b'+' | b';'))
+    head.remove_header(&header::CONTENT_LENGTH);
+    Ok(AnnouncedBody::Unknown)
 }
 
 /// The client of one gRPC-Web call, over either version of HTTP.
 pub(crate) struct GrpcWebClient<'a, D> {
     client: &'a mut D,
-    form: Form,
+    form: WebForm,
     /// The response is one of gRPC, so it is translated. Other responses, such as an error of another proxy, are not.
     is_call: bool,
     /// Bytes of the request as they arrived, in base64.
@@ -105,7 +69,7 @@ pub(crate) struct GrpcWebClient<'a, D> {
 }
 
 impl<'a, D: Downstream> GrpcWebClient<'a, D> {
-    pub(crate) fn new(client: &'a mut D, form: Form) -> Self {
+    pub(crate) fn new(client: &'a mut D, form: WebForm) -> Self {
         Self {
             client,
             form,
@@ -120,8 +84,8 @@ impl<'a, D: Downstream> GrpcWebClient<'a, D> {
     /// Translates these bytes of the response, which follow the ones before.
     fn translate(&mut self, bytes: BytesMut) {
         match self.form {
-            Form::Binary => self.waiting = bytes,
-            Form::Text => encode(&bytes, &mut self.waiting),
+            WebForm::Binary => self.waiting = bytes,
+            WebForm::Text => encode(&bytes, &mut self.waiting),
         }
     }
 
@@ -162,7 +126,7 @@ fn trailers_frame(trailers: &HeaderMap) -> BytesMut {
 /// The head of a response. How long the body is depends on its content type, so these fields are written at its end.
 pub(crate) struct GrpcWebHead<H> {
     head: H,
-    form: Form,
+    form: WebForm,
     is_call: bool,
     /// The status has no body that could be translated.
     is_bodiless: bool,
@@ -198,10 +162,10 @@ impl<H: ResponseSink> ResponseSink for GrpcWebHead<H> {
             return Ok(());
         }
         let is_kind = name.eq_ignore_ascii_case("content-type") && !self.is_bodiless;
-        match value.strip_prefix(GRPC).filter(|suffix| is_kind && begins_suffix(suffix)) {
+        match value.strip_prefix(grpc::CONTENT_TYPE.as_bytes()).filter(|suffix| is_kind && begins_suffix(suffix)) {
             Some(suffix) => {
                 self.is_call = true;
-                self.head.field(name, &[self.form.content_type(), suffix].concat())
+                self.head.field(name, &[self.form.content_type().as_bytes(), suffix].concat())
             }
             None => self.head.field(name, value),
         }
@@ -284,7 +248,7 @@ impl<D: Downstream> Downstream for GrpcWebClient<'_, D> {
     }
 
     fn poll_body(&mut self, into: &mut BytesMut, cx: &mut Context<'_>) -> Poll<pingora::Result<usize>> {
-        if self.form == Form::Binary {
+        if self.form == WebForm::Binary {
             return self.client.poll_body(into, cx);
         }
         loop {
@@ -328,27 +292,27 @@ mod tests {
     use super::*;
     use crate::exchange::downstream::http1::Http1Head;
 
-    fn of(kind: &'static str) -> (Option<Form>, RequestHeader) {
+    fn of(kind: &'static str) -> (Option<WebForm>, RequestHeader) {
         let mut head = RequestHeader::build("POST", b"/a", None).unwrap();
         head.insert_header("content-type", kind).unwrap();
         head.insert_header("content-length", "8").unwrap();
-        (Form::of(&head), head)
+        (WebForm::of(&head.headers), head)
     }
 
     #[test]
     fn a_call_is_recognised_by_its_content_type_and_translated_to_grpc() {
         for (kind, form, translated) in [
-            ("application/grpc-web", Form::Binary, "application/grpc"),
-            ("application/grpc-web+proto", Form::Binary, "application/grpc+proto"),
-            ("application/grpc-web-text", Form::Text, "application/grpc"),
-            ("application/grpc-web-text+proto;a=b", Form::Text, "application/grpc+proto;a=b"),
+            ("application/grpc-web", WebForm::Binary, "application/grpc"),
+            ("application/grpc-web+proto", WebForm::Binary, "application/grpc+proto"),
+            ("application/grpc-web-text", WebForm::Text, "application/grpc"),
+            ("application/grpc-web-text+proto;a=b", WebForm::Text, "application/grpc+proto;a=b"),
         ] {
             let (found, mut head) = of(kind);
             assert_eq!(found, Some(form), "{kind}");
-            let announced = form.translate(&mut head, AnnouncedBody::Length(8)).unwrap();
+            let announced = translate(form, &mut head, AnnouncedBody::Length(8)).unwrap();
             assert_eq!(head.headers.get("content-type").unwrap(), translated, "{kind}");
             assert_eq!(head.headers.get("te").unwrap(), "trailers", "{kind}");
-            let is_text = form == Form::Text;
+            let is_text = form == WebForm::Text;
             assert_eq!(announced == AnnouncedBody::Unknown, is_text, "{kind}");
             assert_eq!(head.headers.contains_key("content-length"), !is_text, "{kind}");
         }
@@ -369,7 +333,7 @@ mod tests {
         let written = |kind: &[u8]| {
             let mut head = GrpcWebHead {
                 head: Http1Head::new(false),
-                form: Form::Text,
+                form: WebForm::Text,
                 is_call: false,
                 is_bodiless: false,
                 length: None,

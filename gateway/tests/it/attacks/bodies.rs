@@ -18,7 +18,7 @@ async fn a_late_bad_chunk_is_refused_and_the_upstream_never_sees_a_whole_request
     let world = World::start().await;
     let mut client = world.tls(BLOG).await;
     client.send(format!("POST / HTTP/1.1\r\nHost: {BLOG}\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n")).await;
-    crate::world::eventually("the upstream is connected", async || (world.blog.connections() == 1).then_some(())).await;
+    crate::world::eventually("the upstream has the head", async || (world.blog.heads() == 1).then_some(())).await;
     client.send(format!("5 \r\n12345\r\n0\r\n\r\n{}", smuggled())).await;
     client.reply("POST").await.expect("an answer").refused(400, "bad_framing");
     assert_eq!(client.rest().await, b"");

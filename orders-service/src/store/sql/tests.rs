@@ -221,8 +221,11 @@ async fn an_import_that_was_reported_as_failed_adds_nothing_later() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("orders.db");
     let store = OrderStore::open(&path.clone().into()).await.unwrap();
+    // The writer waits for this connection until after the deadline of the import.
+    let only_connection = writer(&store).acquire().await.unwrap();
     let refused = store.import_within(std::time::Duration::ZERO, &demo(), orders(1..10)).await;
     assert!(matches!(&refused, Err(ImportError::Store(error)) if error.kind == FaultKind::Busy), "{refused:?}");
+    drop(only_connection);
     // Closing writes queued changes.
     store.close().await;
     let store = OrderStore::open(&path.into()).await.unwrap();

@@ -44,6 +44,12 @@ if not incarnation or memory[2] ~= ARGV[17] then
   redis.call('HSET', ARGV[16], 'incarnation', string.format('%d', incarnation), 'run', ARGV[17], 'since', string.format('%d', since))
 end
 
+-- A clock that stepped back must not turn half a second into an hour.
+if since > now then
+  since = now
+  redis.call('HSET', ARGV[16], 'since', string.format('%d', since))
+end
+
 local minute, minute_charged, day_charged, bucket_incarnation, learning_until = now_minute, 0, 0, incarnation, 0
 local nodes, held_by_all, places, evicted, crowded_until = 0, 0, 0, 0, 0
 local fields = redis.call('HMGET', KEYS[1], 'record', place)
@@ -135,6 +141,7 @@ local forgotten = same_day and (claim_day_units > mine.day or acked > mine.seq o
 if bucket_incarnation ~= incarnation or forgotten then
   bucket_incarnation, learning_until = incarnation, now + LEARNING
 end
+learning_until = min(learning_until, now + LEARNING)
 local until_ = min(max(learning_until, since + LEARNING_ANEW), now + LEARNING)
 local learning = until_ > now
 

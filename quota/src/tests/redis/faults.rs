@@ -96,6 +96,36 @@ async fn an_emptied_store_learns_before_it_grants() {
     panic!("five attempts, and each straddled a minute");
 }
 
+// promise: faults.9
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_whose_clock_steps_back_behind_its_start_grants_on() {
+    let redis = Redis::within_a_day();
+    let nodes = short_budget(&redis, 2, OnStoreDown::Deny).await;
+    let (project, limits) = (named("step"), limits(1_000, 1_000_000));
+    let mut admitted = ask_in_turn(&nodes, &project, limits, 10).await;
+    assert_eq!(admitted, 10);
+    redis.step_clock(-600);
+    // A node that spent nothing yet needs a grant of the store.
+    for fresh in 0..10 {
+        let project = named(&format!("after-the-step-{fresh}"));
+        eventually("the store grants after its clock stepped back", async || {
+            ask_in_turn(&nodes, &project, limits, 2).await == 2
+        })
+        .await;
+    }
+    eventually("the store grants units of the same windows", async || {
+        let more = ask_in_turn(&nodes, &project, limits, 100).await;
+        admitted += more;
+        more == 100
+    })
+    .await;
+    let record = nodes.all[0].usage(&project).await;
+    assert!(
+        matches!(&record, Ok(Some(record)) if record.day_charged >= u64::from(admitted)),
+        "{record:?} of {admitted}"
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_store_delays_only_the_first() {
     let redis = Redis::within_a_day();

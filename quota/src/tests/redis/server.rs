@@ -23,8 +23,8 @@ pub(crate) struct Redis {
     pub(crate) port: u16,
     process: Child,
     options: Vec<String>,
-    /// By how many seconds its clock is off.
-    clock_off_by: i64,
+    /// By how many seconds its clock was off at its start; `None`: it has the clock of this machine.
+    clock_off_by: Option<i64>,
     directory: TempDir,
 }
 
@@ -35,19 +35,19 @@ impl Redis {
 
     /// Starts with additional options of redis-server.
     pub(crate) fn with(options: &[&str]) -> Self {
-        Self::running(options, 0)
+        Self::running(options, None)
     }
 
     /// Starts with a clock at the first second of a minute, so that tests need not wait for one. Its day does not end
     /// during a test.
     pub(crate) fn in_a_fresh_minute() -> Self {
         let now = SystemClock::new().now_seconds().0;
-        Self::running(&[], before_midnight(now) - now % 60)
+        Self::running(&[], Some(before_midnight(now) - now % 60))
     }
 
     /// Starts with a clock whose day does not end during a test.
     pub(crate) fn within_a_day() -> Self {
-        Self::running(&[], before_midnight(SystemClock::new().now_seconds().0))
+        Self::running(&[], Some(before_midnight(SystemClock::new().now_seconds().0)))
     }
 
     /// Another server with the same clock.
@@ -55,13 +55,13 @@ impl Redis {
         Self::running(options, self.clock_off_by)
     }
 
-    fn running(options: &[&str], clock_off_by: i64) -> Self {
+    fn running(options: &[&str], clock_off_by: Option<i64>) -> Self {
         let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
         let directory = tempfile::tempdir().unwrap();
         let port = port_with_another_above();
         let process = spawn(port, &options, clock_off_by, directory.path());
         let server = Self { port, process, options, clock_off_by, directory };
-        if clock_off_by != 0 {
+        if let Some(clock_off_by) = clock_off_by {
             let shown = server.ask(&["TIME"]);
             let shown: i64 = shown.lines().next().and_then(|seconds| seconds.parse().ok()).expect("the server's time");
             let off_by = shown - SystemClock::new().now_seconds().0;
@@ -84,6 +84,12 @@ impl Redis {
     /// Starts it again on the same port; without a dump it is empty.
     pub(crate) fn restart(&mut self) {
         self.process = spawn(self.port, &self.options, self.clock_off_by, self.directory.path());
+    }
+
+    /// Lets the clock of a server step, which was started with one of its own.
+    pub(crate) fn step_clock(&self, seconds: i64) {
+        let off_by = self.clock_off_by.expect("a server with a clock of its own") + seconds;
+        set_clock(self.directory.path(), off_by);
     }
 
     /// SIGSTOP: the kernel still accepts connections for it.
@@ -158,10 +164,18 @@ fn clock_library(directory: &Path) -> PathBuf {
     library
 }
 
-fn spawn(port: u16, options: &[String], clock_off_by: i64, directory: &Path) -> Child {
+/// The file that the library of [`clock_library`] reads whenever it is asked for the time.
+fn set_clock(directory: &Path, off_by: i64) -> PathBuf {
+    let (file, whole) = (directory.join("clock"), directory.join("clock.new"));
+    std::fs::write(&whole, off_by.to_string()).unwrap();
+    std::fs::rename(&whole, &file).unwrap();
+    file
+}
+
+fn spawn(port: u16, options: &[String], clock_off_by: Option<i64>, directory: &Path) -> Child {
     let mut command = Command::new("redis-server");
-    if clock_off_by != 0 {
-        command.env("LD_PRELOAD", clock_library(directory)).env("CLOCK_OFF_BY", clock_off_by.to_string());
+    if let Some(off_by) = clock_off_by {
+        command.env("LD_PRELOAD", clock_library(directory)).env("CLOCK_FILE", set_clock(directory, off_by));
     }
     // A configuration file comes before all options; a sentinel refuses an option to save.
     let (port, socket) = (port.to_string(), directory.join("socket"));
