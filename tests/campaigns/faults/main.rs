@@ -13,6 +13,7 @@
 //! Needs root (small file systems that can be filled), `redis-server`, `prometheus` and PostgreSQL's programs.
 
 mod faults;
+#[path = "../fleet/fleet.rs"]
 mod fleet;
 mod intruders;
 mod table;
