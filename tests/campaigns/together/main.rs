@@ -1,0 +1,149 @@
+//! Everything at once: draws of two or three faults among a few operations, on a platform of real processes, against a
+//! model of what may be served, counted and said.
+//!
+//! A seed gives a schedule. A schedule that breaks a promise is shrunk, and printed with the command that repeats it.
+//! `bench/run everything` runs thousands.
+//!
+//! Needs `redis-server`, `pebble`, `libfaketime` and PostgreSQL's programs, and the programs of the workspace. Only root can
+//! fill a disk; without root, the faults that do so are left out, and the output says so.
+
+#[cfg(test)]
+mod ask;
+#[cfg(test)]
+#[expect(dead_code, reason = "replies are lost elsewhere")]
+#[path = "../../../gateway/tests/it/fleet/fault_proxy.rs"]
+mod fault_proxy;
+#[cfg(test)]
+mod faults;
+#[cfg(test)]
+#[expect(dead_code, reason = "the campaign of single faults uses the rest")]
+#[path = "../fleet/fleet.rs"]
+mod fleet;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+#[expect(dead_code, reason = "the simulation of the quota uses the rest")]
+#[path = "../../../quota/examples/simulation/random.rs"]
+mod random;
+#[cfg(test)]
+mod run;
+#[cfg(test)]
+mod said;
+#[cfg(test)]
+mod schedule;
+#[cfg(test)]
+mod world;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Instant;
+
+    use tokio::runtime::Runtime;
+
+    use crate::faults::Part;
+    use crate::run::Run;
+    use crate::schedule::Schedule;
+    use crate::world::{World, say_what_is_left_out};
+
+    /// Draws in `./check`.
+    const RUNS: u64 = 24;
+
+    /// Then a platform is replaced, before its disks are full.
+    const DRAWS_OF_A_PLATFORM: u64 = 100;
+
+    /// Platforms in `./check`: draws wait more than they compute.
+    const PLATFORMS: u64 = 3;
+
+    /// Schedules that once broke a promise.
+    const FOUND: [&str; 1] = ["store-clock.behind@0-2 | spend read"];
+
+    /// Attempts at a smaller schedule, which may fail only sometimes.
+    const ATTEMPTS: usize = 2;
+
+    /// A number from the environment: `bench/run everything` sets it.
+    #[expect(clippy::disallowed_methods, reason = "how long a test is, not a setting of a process")]
+    fn number(variable: &str, usual: u64) -> u64 {
+        std::env::var(variable).map_or(usual, |text| text.parse().expect("a whole number"))
+    }
+
+    fn is_long() -> bool {
+        number("TOGETHER_RUNS", RUNS) > RUNS
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "what a test runs, not a setting of a process")]
+    fn given() -> Option<Schedule> {
+        std::env::var("TOGETHER_SCHEDULE").ok().map(|text| text.parse().unwrap())
+    }
+
+    // promise: faults.28
+    #[test]
+    fn no_draw_of_faults_breaks_a_promise() {
+        say_what_is_left_out();
+        let (runs, first) = (number("TOGETHER_RUNS", RUNS), number("TOGETHER_SEED", 1));
+        let next = AtomicU64::new(first);
+        std::thread::scope(|scope| {
+            for _ in 0..number("TOGETHER_PLATFORMS", PLATFORMS) {
+                scope.spawn(|| Runtime::new().unwrap().block_on(draw_on_a_platform(&next, first + runs)));
+            }
+        });
+        println!("{runs} draws from seed {first}: no promise broken.");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn no_schedule_that_was_found_breaks_a_promise_again() {
+        let mut world = World::start(false).await;
+        for text in FOUND {
+            let outcome = Run::carry_out(&mut world, &text.parse().unwrap()).await;
+            assert_eq!(outcome, Ok(()), "{text}");
+        }
+    }
+
+    /// Takes seeds, up to this one, until there are none left.
+    async fn draw_on_a_platform(next: &AtomicU64, end: u64) {
+        let mut world = World::start(is_long()).await;
+        for count in 1_u64.. {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= end {
+                return;
+            }
+            let schedule = given().unwrap_or_else(|| Schedule::draw(seed, world.is_root));
+            let began = Instant::now();
+            if let Err(error) = Run::carry_out(&mut world, &schedule).await {
+                // The other platforms finish their draws.
+                next.store(end, Ordering::Relaxed);
+                drop(world);
+                panic!("{}", report(seed, schedule, error).await);
+            }
+            println!("seed {seed}: {schedule} ({:.1} s)", began.elapsed().as_secs_f64());
+            // The control plane leaves an authority that failed alone for a while.
+            let would_wait = !is_long() && schedule.has(|what| what.part == Part::Authority);
+            if would_wait || count.is_multiple_of(DRAWS_OF_A_PLATFORM) {
+                drop(world);
+                world = World::start(is_long()).await;
+            }
+        }
+    }
+
+    /// Shrinks a schedule that breaks a promise, on new platforms.
+    async fn report(seed: u64, mut schedule: Schedule, mut error: String) -> String {
+        eprintln!("seed {seed}: {schedule}: {error}\nshrinking ...");
+        let drawn = schedule.clone();
+        'smaller: loop {
+            for smaller in schedule.smaller() {
+                for _ in 0..ATTEMPTS {
+                    if let Err(again) = Run::carry_out(&mut World::start(is_long()).await, &smaller).await {
+                        eprintln!("still: {smaller}: {again}");
+                        (schedule, error) = (smaller, again);
+                        continue 'smaller;
+                    }
+                }
+            }
+            break;
+        }
+        format!(
+            "seed {seed}: {drawn}\nshrunk to: {schedule}\n{error}\nrepeat: bench/run everything 1 {seed}, or \
+             TOGETHER_SCHEDULE='{schedule}' bench/run everything 1"
+        )
+    }
+}

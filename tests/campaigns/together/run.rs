@@ -1,0 +1,282 @@
+//! One run of a schedule on a platform: projects are made, faults begin and end between operations, and in the end all that
+//! was acknowledged must be so at every gateway.
+
+mod operations;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use chassis::clock::{Clock as _, SystemClock};
+use contract::time::UnixSeconds;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::ask::{Clients, Operator};
+use crate::faults::{How, Part, Possible};
+use crate::model::{Acknowledged, Answer, Kind, Must, Spent, Thing, may_lose_units};
+use crate::schedule::{Operation, Schedule};
+use crate::world::{World, eventually};
+
+/// The domain of all projects.
+const PLATFORM: &str = "tollhouse.localhost";
+
+/// Units per minute of the project that spends, at first and after a change.
+const PER_MINUTE: u64 = 20;
+const PER_MINUTE_CHANGED: u64 = 30;
+
+/// The store's clock is off by less than this, in seconds.
+const CLOCKS_OFF: i64 = 300;
+
+/// The projects of this process have different names.
+static RUNS: AtomicU64 = AtomicU64::new(0);
+
+/// See the module.
+pub(crate) struct Run<'a> {
+    world: &'a mut World,
+    schedule: &'a Schedule,
+    operator: Operator,
+    clients: Clients,
+    /// Keys, domains and projects.
+    things: Vec<Thing>,
+    spent: Spent,
+    spender: Option<String>,
+    /// Units per minute that may be in force, at most; those that were acknowledged last, if that is certain.
+    per_minute: u64,
+    acknowledged_limit: Option<u64>,
+    active: Vec<&'static Possible>,
+    /// Whether each gateway has a replica with the projects of this run, and its counts.
+    is_whole: [bool; 2],
+    number: u64,
+    began: UnixSeconds,
+}
+
+impl<'a> Run<'a> {
+    /// Runs the schedule, then restores health. The error is a broken promise.
+    pub(crate) async fn carry_out(world: &'a mut World, schedule: &'a Schedule) -> Result<(), String> {
+        let mut run = Self {
+            operator: Operator::new(&world.fleet.directory, world.fleet.ports.control),
+            clients: Clients::new(world.fleet.ports.https),
+            world,
+            schedule,
+            things: Vec::new(),
+            spent: Spent::default(),
+            spender: None,
+            per_minute: PER_MINUTE,
+            acknowledged_limit: Some(PER_MINUTE),
+            active: Vec::new(),
+            is_whole: [false; 2],
+            number: RUNS.fetch_add(1, Ordering::Relaxed),
+            began: SystemClock::new().now_seconds(),
+        };
+        run.set_up().await.map_err(|error| format!("before any fault: {error}"))?;
+        for (number, operation) in schedule.operations.iter().enumerate() {
+            run.change_faults(number).await?;
+            run.perform(*operation).await.map_err(|error| format!("operation {number}, {operation:?}: {error}"))?;
+        }
+        run.recover().await.map_err(|error| format!("after the last fault: {error}"))
+    }
+
+    fn project(&self, role: &str) -> String {
+        format!("{role}-{}-{}", std::process::id(), self.number)
+    }
+
+    /// Three projects that hold keys, domains and a suspension, and one that spends.
+    async fn set_up(&mut self) -> Result<(), String> {
+        let plenty = json!({ "per_minute": 1_000_000, "per_day": 100_000_000 });
+        let few = json!({ "per_minute": PER_MINUTE, "per_day": self.per_day() });
+        for (role, access, limits) in [
+            ("keys", "key", &plenty),
+            ("names", "public", &plenty),
+            ("state", "public", &plenty),
+            ("spend", "key", &few),
+        ] {
+            let project = json!({ "id": self.project(role), "plan": "enterprise", "upstream": "site", "access": access, "limits": limits });
+            self.call(Method::POST, "/projects", &project).await?;
+            self.call(Method::POST, &format!("/projects/{}/deploy", self.project(role)), &Value::Null).await?;
+        }
+        self.spender = Some(self.create_key("spend").await?.ok_or("no key")?.1);
+        self.perform(Operation::CreateKey).await?;
+        self.perform(Operation::AddDomain).await?;
+        let state = self.project("state");
+        let host = format!("{state}.{PLATFORM}");
+        self.add(Kind::Project, "state", state, host, None);
+        self.agree().await?;
+        self.is_whole = [true; 2];
+        Ok(())
+    }
+
+    fn per_day(&self) -> u64 {
+        // Sometimes the day is the tighter limit.
+        if self.number.is_multiple_of(3) { PER_MINUTE * 3 / 2 } else { 100_000 }
+    }
+
+    fn add(&mut self, kind: Kind, role: &str, id: String, host: String, key: Option<String>) {
+        let (project, at) = (self.project(role), [Must::Either; 2]);
+        self.things.push(Thing { kind, project, id, host, key, is_granted: true, is_certain: true, at });
+    }
+
+    /// A call that must succeed.
+    async fn call(&self, method: Method, path: &str, body: &Value) -> Result<Value, String> {
+        self.operator.call(method, path, body).await?.ok_or(format!("{path} was not answered"))
+    }
+
+    /// Ends and begins the faults that are due before this operation.
+    async fn change_faults(&mut self, number: usize) -> Result<(), String> {
+        for fault in self.schedule.faults.iter().filter(|fault| fault.until == number) {
+            self.active.retain(|what| *what != fault.what);
+            self.world.end(fault.what).await?;
+        }
+        for fault in self.schedule.faults.iter().filter(|fault| fault.from == number && fault.until > number) {
+            self.world.begin(fault.what).await;
+            self.active.push(fault.what);
+            if let (Some(gateway), How::Wipe | How::Quit) = (fault.what.gateway_restarted(), fault.what.how) {
+                self.is_whole[gateway] = false;
+                self.things.iter_mut().for_each(|thing| thing.forgotten_by(gateway));
+            }
+        }
+        Ok(())
+    }
+
+    fn running(&self) -> Vec<usize> {
+        let down = |number: &usize| self.active.iter().any(|what| what.gateway_down() == Some(*number));
+        (0..2).filter(|number| !down(number)).collect()
+    }
+
+    /// Ends every fault, and checks that all that was acknowledged is so at every gateway.
+    async fn recover(&mut self) -> Result<(), String> {
+        let last = self.schedule.operations.len();
+        for fault in &self.schedule.faults {
+            if self.active.contains(&fault.what) && fault.until >= last {
+                self.world.end(fault.what).await?;
+            }
+        }
+        self.active.clear();
+        self.world.heal(self.schedule.has(|what| what.part == Part::Database)).await?;
+        let answers = async || self.operator.call(Method::GET, "/status", &Value::Null).await.ok().flatten();
+        eventually("the control plane and its database answer", answers).await?;
+        self.world.healed(Instant::now()).await?;
+        self.is_whole = [true; 2];
+        self.repeat_what_is_uncertain().await?;
+        self.remove_what_was_not_verified().await?;
+        self.agree().await?;
+        self.counts().await?;
+        // An authority that failed is left alone for a quarter of a minute and more.
+        let is_patient = self.world.is_patient;
+        let verifies = |what: &Possible| {
+            what.part == Part::Resolver || what.troubles_changes() || (what.part == Part::Authority && is_patient)
+        };
+        if self.schedule.has(verifies) {
+            self.add_domain("test").await?;
+            self.agree().await?;
+        }
+        self.tear_down().await
+    }
+
+    /// A name whose verification or certificate was hindered by a fault is tried again in a minute or later.
+    async fn remove_what_was_not_verified(&mut self) -> Result<(), String> {
+        if !self.schedule.has(Possible::hinders_verification) {
+            return Ok(());
+        }
+        for number in 0..self.things.len() {
+            let thing = &self.things[number];
+            if thing.id.ends_with(".test") && thing.is_granted && thing.at.contains(&Must::Either) {
+                self.withdraw(number).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Repeats every change without an acknowledgement until it has one.
+    async fn repeat_what_is_uncertain(&mut self) -> Result<(), String> {
+        for number in 0..self.things.len() {
+            let began = Instant::now();
+            while !self.things[number].is_certain {
+                if began.elapsed() > crate::world::PATIENCE {
+                    return Err(format!("a change was never acknowledged: {:?}", self.things[number]));
+                }
+                match (self.things[number].is_granted, self.things[number].kind) {
+                    (false, _) | (true, Kind::Domain) => self.withdraw(number).await?,
+                    (true, _) => {
+                        self.things[number].is_granted = false;
+                        self.things[number].is_certain = true;
+                        self.resume().await?;
+                    }
+                }
+            }
+        }
+        if self.acknowledged_limit.is_none() {
+            let changed =
+                async || self.change_limit().await.is_ok_and(|()| self.acknowledged_limit.is_some()).then_some(());
+            eventually("the limit is changed", changed).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until each gateway does what was acknowledged, and never the opposite.
+    async fn agree(&mut self) -> Result<(), String> {
+        let agrees = async || {
+            let outcome = self.read().await;
+            let wrong = |thing: &&Thing| {
+                let must = if thing.is_granted { Must::Serve } else { Must::Refuse };
+                thing.at.iter().any(|at| *at != must)
+            };
+            let late = self.things.iter().find(wrong).cloned();
+            (outcome.is_err() || late.is_none()).then_some(outcome)
+        };
+        let outcome = eventually("every gateway has every change", agrees).await;
+        let late: Vec<_> = self.things.iter().filter(|thing| thing.at.contains(&Must::Either)).collect();
+        outcome.map_err(|error| format!("{error}: {late:?}"))??;
+        // A visitor with a new connection gets the same.
+        for number in self.running() {
+            for thing in &mut self.things {
+                let answer = self.clients.ask_newly(number, &thing.host, thing.key.as_deref()).await?;
+                thing.judge(number, &answer.0, true)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The store knows every unit that was admitted.
+    async fn counts(&mut self) -> Result<(), String> {
+        if may_lose_units(self.schedule) || !self.is_one_day() {
+            return Ok(());
+        }
+        let admitted = self.spent.admitted;
+        let project = self.project("spend");
+        let uid = self.call(Method::GET, &format!("/projects/{project}"), &Value::Null).await?;
+        let uid = uid["uid"].as_str().unwrap().to_owned();
+        let mut charged = 0;
+        let counted = async || {
+            let record =
+                self.world.fleet.redis_says(&["HGET", &format!("tollhouse:bucket:{{{uid}}}"), "record"]).ok()?;
+            charged = record.split(' ').nth(2).and_then(|day| day.parse::<u64>().ok()).unwrap_or(0);
+            (charged >= admitted).then_some(())
+        };
+        let outcome = eventually("every admitted unit is charged", counted).await;
+        outcome.map_err(|error| format!("{error}: {charged} of {admitted}"))
+    }
+
+    /// Removes the projects; nothing of them is served from then on.
+    async fn tear_down(&mut self) -> Result<(), String> {
+        for role in ["keys", "names", "state", "spend"] {
+            let path = format!("/projects/{}?now=true", self.project(role));
+            let removed = async || match self.operator.withdraw(Method::DELETE, &path, &Value::Null).await {
+                Ok(Acknowledged::Except(lagging)) if lagging.is_empty() => Some(Ok(())),
+                // Every gateway had confirmed it when the answer was repeated.
+                Err(error) if error.contains("project_not_found") => Some(Ok(())),
+                Err(error) => Some(Err(error)),
+                _ => None,
+            };
+            eventually(&format!("{path} is confirmed by every gateway"), removed).await??;
+        }
+        for thing in &self.things {
+            for number in 0..2 {
+                let (answer, _) = self.clients.ask(number, &thing.host, thing.key.as_deref()).await?;
+                if answer == Answer::Served {
+                    return Err(format!("gateway-{} serves the removed {thing:?}", number + 1));
+                }
+            }
+        }
+        Ok(())
+    }
+}
