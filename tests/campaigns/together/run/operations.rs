@@ -155,17 +155,6 @@ impl Run<'_> {
         day(self.began.0 - CLOCKS_OFF) == day(SystemClock::new().now_seconds().0 + CLOCKS_OFF)
     }
 
-    fn may_refuse_to_spend(&self, number: usize, code: &str) -> Result<(), String> {
-        let store_in_trouble = self.schedule.has(|what| what.is_outage() || what.empties_store());
-        let may = match code {
-            "rate_limit_exceeded" | "daily_quota_exceeded" => self.spent.admitted > 0 || store_in_trouble,
-            "quota_unavailable" => store_in_trouble,
-            "starting" => !self.is_whole[number],
-            _ => false,
-        };
-        if may { Ok(()) } else { Err(format!("gateway-{} refused to spend: {code}", number + 1)) }
-    }
-
     /// Each thing at each gateway that runs.
     pub(super) async fn read(&mut self) -> Result<(), String> {
         for number in self.running() {
