@@ -13,7 +13,7 @@ use crate::model::{Acknowledged, Answer};
 use crate::said;
 
 /// A gateway's own waits are shorter; the machine may be busy.
-const CLIENT_PATIENCE: Duration = Duration::from_secs(15);
+const CLIENT_PATIENCE: Duration = Duration::from_secs(45);
 
 /// After this long, an operator does not know whether a change was made. Longer than the wait for gateways.
 const OPERATOR_PATIENCE: Duration = Duration::from_secs(3);

@@ -172,14 +172,14 @@ impl<'a> Run<'a> {
         self.tear_down().await
     }
 
-    /// A name whose verification or certificate was hindered by a fault is tried again in a minute or later.
+    /// A name whose verification or certificate was hindered by a fault is tried again in a minute or later: it is removed.
     async fn remove_what_was_not_verified(&mut self) -> Result<(), String> {
         if !self.schedule.has(Possible::hinders_verification) {
             return Ok(());
         }
         for number in 0..self.things.len() {
             let thing = &self.things[number];
-            if thing.id.ends_with(".test") && thing.is_granted && thing.at.contains(&Must::Either) {
+            if thing.kind == Kind::Domain && thing.is_granted && thing.at.contains(&Must::Either) {
                 self.withdraw(number).await?;
             }
         }
