@@ -1,42 +1,27 @@
 //! The platform as several processes on this machine: two gateways, both services, Redis and Prometheus; with files, or
 //! with a PostgreSQL server.
 
+mod ports;
 mod prometheus;
 mod server;
 pub(crate) use self::server::is_root;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use serde_json::Value;
-use socket2::{Domain, Socket, Type};
+use socket2::Socket;
+
+use self::ports::{Ports, ports, reserve};
 
 /// Longest start of a process.
 const START_MAX: Duration = Duration::from_mins(1);
 
 /// Size of the small file systems in megabytes. A gateway needs sixteen free.
 const SMALL_DISK: u32 = 32;
-
-/// Ports of the processes on 127.0.0.1.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ports {
-    pub(crate) https: [u16; 2],
-    pub(crate) admin: [u16; 2],
-    pub(crate) control: u16,
-    pub(crate) orders: u16,
-    pub(crate) prometheus: u16,
-    pub(crate) http: [u16; 2],
-    pub(crate) redis: u16,
-    postgres: u16,
-    orders_http: u16,
-    orders_admin: u16,
-    domains_http: u16,
-    domains_admin: u16,
-}
 
 /// The databases of the services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -395,33 +380,4 @@ impl Drop for Fleet {
     fn drop(&mut self) {
         self.end();
     }
-}
-
-/// Ports that only this fleet uses.
-fn ports(reserved: &mut Vec<Socket>) -> anyhow::Result<Ports> {
-    let mut next = || reserve(reserved);
-    Ok(Ports {
-        https: [next()?, next()?],
-        admin: [next()?, next()?],
-        control: next()?,
-        orders: next()?,
-        prometheus: next()?,
-        http: [next()?, next()?],
-        redis: next()?,
-        postgres: next()?,
-        orders_http: next()?,
-        orders_admin: next()?,
-        domains_http: next()?,
-        domains_admin: next()?,
-    })
-}
-
-/// A free port, kept for a server, which sets `SO_REUSEADDR` and so can still listen there.
-fn reserve(reserved: &mut Vec<Socket>) -> anyhow::Result<u16> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())?;
-    socket.set_reuse_address(true)?;
-    let port = socket.local_addr()?.as_socket().context("an address")?.port();
-    reserved.push(socket);
-    Ok(port)
 }
