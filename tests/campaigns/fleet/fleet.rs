@@ -231,6 +231,15 @@ impl Fleet {
                     ("ADMIN_LISTEN", at(ports.domains_admin)),
                 ],
             ),
+            other => self.command_of_others(other)?,
+        })
+    }
+
+    /// The command of a program that is not the platform's.
+    fn command_of_others(&self, name: &str) -> anyhow::Result<Command> {
+        let ports = self.ports;
+        let file = |name: &str| self.directory.join(name).display().to_string();
+        Ok(match name {
             "redis" => {
                 let mut command = Command::new("redis-server");
                 command.args(["--bind", "127.0.0.1", "--save", "", "--port"]).arg(ports.redis.to_string());
@@ -243,7 +252,7 @@ impl Fleet {
                 command
                     .arg(format!("--config.file={}", file("prometheus.yml")))
                     .arg(format!("--storage.tsdb.path={}", file("prometheus")))
-                    .arg(format!("--web.listen-address={}", at(ports.prometheus)));
+                    .arg(format!("--web.listen-address={}", format_args!("127.0.0.1:{}", ports.prometheus)));
                 command
             }
             other => {
