@@ -9,14 +9,17 @@ use chassis::secret::Secret;
 use reqwest::{Client, Method, Response};
 use serde_json::Value;
 
+use crate::broken::{Broken, broken};
 use crate::model::{Acknowledged, Answer};
 use crate::said;
 
 /// A gateway's own waits are shorter; the machine may be busy.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(45);
 
-/// After this long, an operator does not know whether a change was made. Longer than the wait for gateways.
-const OPERATOR_PATIENCE: Duration = Duration::from_secs(3);
+/// After this long, an operator does not know whether a change was made: on a platform without faults of what makes
+/// changes, where only a busy machine takes so long; and with such faults, where it is longer than the wait for gateways.
+pub(crate) const CALM: Duration = Duration::from_secs(30);
+pub(crate) const HASTE: Duration = Duration::from_secs(3);
 
 /// Every name is at this machine.
 struct ThisMachine;
@@ -46,7 +49,7 @@ impl Clients {
         gateway: usize,
         host: &str,
         key: Option<&str>,
-    ) -> Result<(Answer, Option<i64>), String> {
+    ) -> Result<(Answer, Option<i64>), Broken> {
         match self.send(&self.old[gateway], gateway, host, key).await? {
             // The connection may be one to a process that was killed.
             (Answer::Closed(_), _) => self.ask_newly(gateway, host, key).await,
@@ -60,7 +63,7 @@ impl Clients {
         gateway: usize,
         host: &str,
         key: Option<&str>,
-    ) -> Result<(Answer, Option<i64>), String> {
+    ) -> Result<(Answer, Option<i64>), Broken> {
         self.send(&client(), gateway, host, key).await
     }
 
@@ -71,7 +74,7 @@ impl Clients {
         gateway: usize,
         host: &str,
         key: Option<&str>,
-    ) -> Result<(Answer, Option<i64>), String> {
+    ) -> Result<(Answer, Option<i64>), Broken> {
         let mut request = client.get(format!("https://{host}:{}/", self.ports[gateway]));
         if let Some(key) = key {
             request = request.bearer_auth(key);
@@ -100,7 +103,7 @@ fn client() -> Client {
         .unwrap()
 }
 
-async fn answer(response: Response) -> Result<Answer, String> {
+async fn answer(response: Response) -> Result<Answer, Broken> {
     let status = response.status().as_u16();
     if (200..300).contains(&status) {
         return Ok(Answer::Served);
@@ -116,19 +119,21 @@ pub(crate) struct Operator {
     client: Client,
     url: String,
     token: String,
+    pub(crate) patience: Duration,
 }
 
 impl Operator {
     pub(crate) fn new(directory: &Path, control: u16) -> Self {
         let secret = Secret::load(&directory.join("secrets/platform.key")).unwrap();
-        let client = Client::builder().no_proxy().timeout(OPERATOR_PATIENCE).build().unwrap();
+        let client = Client::builder().no_proxy().build().unwrap();
         let token = operator_token(&secret).to_token().to_string();
-        Self { client, url: format!("http://127.0.0.1:{control}/internal"), token }
+        Self { client, url: format!("http://127.0.0.1:{control}/internal"), token, patience: CALM }
     }
 
     /// The body of a success; `None` if the outcome is unknown. Other refusals than those of a database are errors.
-    pub(crate) async fn call(&self, method: Method, path: &str, body: &Value) -> Result<Option<Value>, String> {
-        let mut request = self.client.request(method.clone(), format!("{}{path}", self.url)).bearer_auth(&self.token);
+    pub(crate) async fn call(&self, method: Method, path: &str, body: &Value) -> Result<Option<Value>, Broken> {
+        let request = self.client.request(method.clone(), format!("{}{path}", self.url)).timeout(self.patience);
+        let mut request = request.bearer_auth(&self.token);
         if !body.is_null() {
             request = request.json(body);
         }
@@ -141,11 +146,17 @@ impl Operator {
         }
         let code = body["code"].as_str().unwrap_or("no code");
         said::is_in_the_catalogue(status, code)?;
-        if status == 503 { Ok(None) } else { Err(format!("{method} {path}: {status} {code}: {text}")) }
+        if status == 503 {
+            return Ok(None);
+        }
+        broken(
+            "an operation is carried out, or the database is in trouble",
+            format!("{method} {path}: {status}: {text}"),
+        )
     }
 
     /// The acknowledgement of a withdrawal.
-    pub(crate) async fn withdraw(&self, method: Method, path: &str, body: &Value) -> Result<Acknowledged, String> {
+    pub(crate) async fn withdraw(&self, method: Method, path: &str, body: &Value) -> Result<Acknowledged, Broken> {
         let Some(body) = self.call(method, path, body).await? else { return Ok(Acknowledged::Unknown) };
         let lagging = body.get("lagging").or(body.pointer("/withdrawal/lagging")).and_then(Value::as_array);
         let names = lagging.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);

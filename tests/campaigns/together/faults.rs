@@ -145,10 +145,4 @@ impl Possible {
     pub(crate) fn troubles_changes(&self) -> bool {
         matches!(self.part, Part::Database | Part::Control)
     }
-
-    /// Whether a name may not be verified, or get no certificate, meanwhile.
-    pub(crate) fn hinders_verification(&self) -> bool {
-        matches!(self.part, Part::Resolver | Part::Authority | Part::Gateway(_) | Part::ControlLink(_))
-            || self.troubles_changes()
-    }
 }

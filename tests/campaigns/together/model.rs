@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::broken::{Broken, broken};
 use crate::faults::Possible;
 use crate::schedule::Schedule;
 
@@ -94,14 +95,16 @@ impl Thing {
     }
 
     /// Compares a gateway's answer with the model, and learns from it. `is_whole`: the gateway has its replica.
-    pub(crate) fn judge(&mut self, gateway: usize, answer: &Answer, is_whole: bool) -> Result<(), String> {
+    pub(crate) fn judge(&mut self, gateway: usize, answer: &Answer, is_whole: bool) -> Result<(), Broken> {
         let must = self.at[gateway];
-        let wrong = |what: &str| {
-            Err(format!("gateway-{} {what} {:?} {} of {}: {answer:?}", gateway + 1, self.kind, self.id, self.project))
+        let wrong = |promise| {
+            let details =
+                format!("gateway-{} {:?} {} of {}: {answer:?}", gateway + 1, self.kind, self.id, self.project);
+            broken(promise, details)
         };
         if *answer == Answer::Served {
             if must == Must::Refuse {
-                return wrong("served the withdrawn");
+                return wrong("what was withdrawn is not served");
             }
             if self.is_granted {
                 self.at[gateway] = Must::Serve;
@@ -109,7 +112,7 @@ impl Thing {
             return Ok(());
         }
         if must == Must::Serve {
-            return wrong("did not serve the granted");
+            return wrong("what was granted is served");
         }
         let is_refusal = match (self.kind, answer) {
             (Kind::Key, Answer::Refused { code, .. }) => code == "invalid_api_key",
@@ -127,7 +130,11 @@ impl Thing {
             // For good: the gateway has the change.
             self.at[gateway] = Must::Refuse;
         }
-        if is_refusal || (is_start && !is_whole) { Ok(()) } else { wrong("had another reason not to serve the") }
+        if is_refusal || (is_start && !is_whole) {
+            Ok(())
+        } else {
+            wrong("only what was withdrawn, or a start, is a reason not to serve")
+        }
     }
 }
 
@@ -168,20 +175,19 @@ fn is_store_link(what: &Possible) -> bool {
 
 impl Spent {
     /// No window has more than it may.
-    pub(crate) fn judge(&self, schedule: &Schedule, per_minute: u64, per_day: Option<u64>) -> Result<(), String> {
+    pub(crate) fn judge(&self, schedule: &Schedule, per_minute: u64, per_day: Option<u64>) -> Result<(), Broken> {
         let times = times_the_limit(schedule);
         for (minute, admitted) in &self.minutes {
             if *admitted > times * per_minute {
-                return Err(format!(
-                    "{admitted} of {per_minute} units admitted in minute {minute}, at most {times} times as many allowed"
-                ));
+                let details = format!("{admitted} of {times} times {per_minute} units in minute {minute}");
+                return broken("a minute has no more units than it may", details);
             }
         }
         match per_day {
-            Some(per_day) if self.admitted > times * per_day => Err(format!(
-                "{} of {per_day} units admitted in a day, at most {times} times as many allowed",
-                self.admitted
-            )),
+            Some(per_day) if self.admitted > times * per_day => broken(
+                "a day has no more units than it may",
+                format!("{} of {times} times {per_day} units", self.admitted),
+            ),
             _ => Ok(()),
         }
     }

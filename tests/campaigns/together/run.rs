@@ -4,18 +4,19 @@
 mod operations;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use chassis::clock::{Clock as _, SystemClock};
 use contract::time::UnixSeconds;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::ask::{Clients, Operator};
+use crate::ask::{CALM, Clients, HASTE, Operator};
+use crate::broken::{Broken, PATIENCE, broken, eventually, within};
 use crate::faults::{How, Part, Possible};
 use crate::model::{Acknowledged, Answer, Kind, Must, Spent, Thing, may_lose_units};
 use crate::schedule::{Operation, Schedule};
-use crate::world::{World, eventually};
+use crate::world::World;
 
 /// The domain of all projects.
 const PLATFORM: &str = "tollhouse.localhost";
@@ -26,6 +27,9 @@ const PER_MINUTE_CHANGED: u64 = 30;
 
 /// The store's clock is off by less than this, in seconds.
 const CLOCKS_OFF: i64 = 300;
+
+/// A domain whose check died with the control plane, or with the database's answer, is checked when its lease has ended.
+const LEASE: Duration = Duration::from_secs(180 + 30);
 
 /// The projects of this process have different names.
 static RUNS: AtomicU64 = AtomicU64::new(0);
@@ -52,7 +56,7 @@ pub(crate) struct Run<'a> {
 
 impl<'a> Run<'a> {
     /// Runs the schedule, then restores health. The error is a broken promise.
-    pub(crate) async fn carry_out(world: &'a mut World, schedule: &'a Schedule) -> Result<(), String> {
+    pub(crate) async fn carry_out(world: &'a mut World, schedule: &'a Schedule) -> Result<(), Broken> {
         let mut run = Self {
             operator: Operator::new(&world.fleet.directory, world.fleet.ports.control),
             clients: Clients::new(world.fleet.ports.https),
@@ -68,12 +72,17 @@ impl<'a> Run<'a> {
             number: RUNS.fetch_add(1, Ordering::Relaxed),
             began: SystemClock::new().now_seconds(),
         };
-        run.set_up().await.map_err(|error| format!("before any fault: {error}"))?;
+        run.set_up().await.map_err(|error| error.with("before any fault"))?;
+        if schedule.has(Possible::troubles_changes) {
+            run.operator.patience = HASTE;
+        }
         for (number, operation) in schedule.operations.iter().enumerate() {
             run.change_faults(number).await?;
-            run.perform(*operation).await.map_err(|error| format!("operation {number}, {operation:?}: {error}"))?;
+            let outcome = run.perform(*operation).await;
+            outcome.map_err(|error| error.with(format_args!("operation {number}, {operation:?}")))?;
         }
-        run.recover().await.map_err(|error| format!("after the last fault: {error}"))
+        run.operator.patience = CALM;
+        run.recover().await.map_err(|error| error.with("after the last fault"))
     }
 
     fn project(&self, role: &str) -> String {
@@ -81,7 +90,7 @@ impl<'a> Run<'a> {
     }
 
     /// Three projects that hold keys, domains and a suspension, and one that spends.
-    async fn set_up(&mut self) -> Result<(), String> {
+    async fn set_up(&mut self) -> Result<(), Broken> {
         let plenty = json!({ "per_minute": 1_000_000, "per_day": 100_000_000 });
         let few = json!({ "per_minute": PER_MINUTE, "per_day": self.per_day() });
         for (role, access, limits) in [
@@ -94,7 +103,10 @@ impl<'a> Run<'a> {
             self.call(Method::POST, "/projects", &project).await?;
             self.call(Method::POST, &format!("/projects/{}/deploy", self.project(role)), &Value::Null).await?;
         }
-        self.spender = Some(self.create_key("spend").await?.ok_or("no key")?.1);
+        let Some((_, spender)) = self.create_key("spend").await? else {
+            return broken("a platform without faults answers operators", "the first key");
+        };
+        self.spender = Some(spender);
         self.perform(Operation::CreateKey).await?;
         self.perform(Operation::AddDomain).await?;
         let state = self.project("state");
@@ -116,12 +128,13 @@ impl<'a> Run<'a> {
     }
 
     /// A call that must succeed.
-    async fn call(&self, method: Method, path: &str, body: &Value) -> Result<Value, String> {
-        self.operator.call(method, path, body).await?.ok_or(format!("{path} was not answered"))
+    async fn call(&self, method: Method, path: &str, body: &Value) -> Result<Value, Broken> {
+        let answer = self.operator.call(method, path, body).await?;
+        answer.map_or_else(|| broken("a platform without faults answers operators", path), Ok)
     }
 
     /// Ends and begins the faults that are due before this operation.
-    async fn change_faults(&mut self, number: usize) -> Result<(), String> {
+    async fn change_faults(&mut self, number: usize) -> Result<(), Broken> {
         for fault in self.schedule.faults.iter().filter(|fault| fault.until == number) {
             self.active.retain(|what| *what != fault.what);
             self.world.end(fault.what).await?;
@@ -143,7 +156,7 @@ impl<'a> Run<'a> {
     }
 
     /// Ends every fault, and checks that all that was acknowledged is so at every gateway.
-    async fn recover(&mut self) -> Result<(), String> {
+    async fn recover(&mut self) -> Result<(), Broken> {
         let last = self.schedule.operations.len();
         for fault in &self.schedule.faults {
             if self.active.contains(&fault.what) && fault.until >= last {
@@ -157,7 +170,7 @@ impl<'a> Run<'a> {
         self.world.healed(Instant::now()).await?;
         self.is_whole = [true; 2];
         self.repeat_what_is_uncertain().await?;
-        self.remove_what_was_not_verified().await?;
+        self.remove_what_waits().await?;
         self.agree().await?;
         self.counts().await?;
         // An authority that failed is left alone for a quarter of a minute and more.
@@ -172,14 +185,27 @@ impl<'a> Run<'a> {
         self.tear_down().await
     }
 
-    /// A name whose verification or certificate was hindered by a fault is tried again in a minute or later: it is removed.
-    async fn remove_what_was_not_verified(&mut self) -> Result<(), String> {
-        if !self.schedule.has(Possible::hinders_verification) {
-            return Ok(());
-        }
+    /// A name of which a fault hindered the verification or the certificate is active by now, or shows a problem and the
+    /// time of the next check: then it is removed, because that may be later than a draw waits.
+    async fn remove_what_waits(&mut self) -> Result<(), Broken> {
         for number in 0..self.things.len() {
-            let thing = &self.things[number];
-            if thing.kind == Kind::Domain && thing.is_granted && thing.at.contains(&Must::Either) {
+            let Thing { kind, project, id, is_granted, at, .. } = &self.things[number];
+            let is_verified = *kind == Kind::Domain && id.ends_with(".test");
+            if !is_verified || !is_granted || !at.contains(&Must::Either) {
+                continue;
+            }
+            let path = format!("/projects/{project}/domains/{id}");
+            let is_active = async || {
+                let shown = self.operator.call(Method::GET, &path, &Value::Null).await.ok().flatten()?;
+                let is_active = shown["status"] == "active";
+                let next: jiff::Timestamp = shown["next_check_at"].as_str()?.parse().ok()?;
+                let is_later = next.as_second() > SystemClock::new().now_seconds().0;
+                let waits = is_later && shown["problems"].as_array().is_some_and(|problems| !problems.is_empty());
+                (is_active || waits).then_some(is_active)
+            };
+            let promise = "a domain is active, or shows a problem and the time of the next check";
+            let outcome = eventually(promise, is_active).await;
+            if !outcome.map_err(|error| error.with(path))? {
                 self.withdraw(number).await?;
             }
         }
@@ -187,12 +213,12 @@ impl<'a> Run<'a> {
     }
 
     /// Repeats every change without an acknowledgement until it has one.
-    async fn repeat_what_is_uncertain(&mut self) -> Result<(), String> {
+    async fn repeat_what_is_uncertain(&mut self) -> Result<(), Broken> {
         for number in 0..self.things.len() {
             let began = Instant::now();
             while !self.things[number].is_certain {
-                if began.elapsed() > crate::world::PATIENCE {
-                    return Err(format!("a change was never acknowledged: {:?}", self.things[number]));
+                if began.elapsed() > PATIENCE {
+                    return broken("a change is acknowledged in the end", format!("{:?}", self.things[number]));
                 }
                 match (self.things[number].is_granted, self.things[number].kind) {
                     (false, _) | (true, Kind::Domain) => self.withdraw(number).await?,
@@ -213,7 +239,8 @@ impl<'a> Run<'a> {
     }
 
     /// Waits until each gateway does what was acknowledged, and never the opposite.
-    async fn agree(&mut self) -> Result<(), String> {
+    async fn agree(&mut self) -> Result<(), Broken> {
+        let patience = if self.schedule.has(Possible::troubles_changes) { LEASE } else { PATIENCE };
         let agrees = async || {
             let outcome = self.read().await;
             let wrong = |thing: &&Thing| {
@@ -223,9 +250,9 @@ impl<'a> Run<'a> {
             let late = self.things.iter().find(wrong).cloned();
             (outcome.is_err() || late.is_none()).then_some(outcome)
         };
-        let outcome = eventually("every gateway has every change", agrees).await;
+        let outcome = within(patience, "every gateway has every change", agrees).await;
         let late: Vec<_> = self.things.iter().filter(|thing| thing.at.contains(&Must::Either)).collect();
-        outcome.map_err(|error| format!("{error}: {late:?}"))??;
+        outcome.map_err(|error| error.with(format_args!("{late:?}")))??;
         // A visitor with a new connection gets the same.
         for number in self.running() {
             for thing in &mut self.things {
@@ -237,7 +264,7 @@ impl<'a> Run<'a> {
     }
 
     /// The store knows every unit that was admitted.
-    async fn counts(&mut self) -> Result<(), String> {
+    async fn counts(&mut self) -> Result<(), Broken> {
         if may_lose_units(self.schedule) || !self.is_one_day() {
             return Ok(());
         }
@@ -253,27 +280,28 @@ impl<'a> Run<'a> {
             (charged >= admitted).then_some(())
         };
         let outcome = eventually("every admitted unit is charged", counted).await;
-        outcome.map_err(|error| format!("{error}: {charged} of {admitted}"))
+        outcome.map_err(|error| error.with(format_args!("{charged} of {admitted}")))
     }
 
     /// Removes the projects; nothing of them is served from then on.
-    async fn tear_down(&mut self) -> Result<(), String> {
+    async fn tear_down(&mut self) -> Result<(), Broken> {
         for role in ["keys", "names", "state", "spend"] {
             let path = format!("/projects/{}?now=true", self.project(role));
             let removed = async || match self.operator.withdraw(Method::DELETE, &path, &Value::Null).await {
                 Ok(Acknowledged::Except(lagging)) if lagging.is_empty() => Some(Ok(())),
                 // Every gateway had confirmed it when the answer was repeated.
-                Err(error) if error.contains("project_not_found") => Some(Ok(())),
+                Err(error) if error.details.contains("project_not_found") => Some(Ok(())),
                 Err(error) => Some(Err(error)),
                 _ => None,
             };
-            eventually(&format!("{path} is confirmed by every gateway"), removed).await??;
+            let outcome = eventually("every gateway confirms the removal of a project", removed).await;
+            outcome.map_err(|error| error.with(path))??;
         }
         for thing in &self.things {
             for number in 0..2 {
                 let (answer, _) = self.clients.ask(number, &thing.host, thing.key.as_deref()).await?;
                 if answer == Answer::Served {
-                    return Err(format!("gateway-{} serves the removed {thing:?}", number + 1));
+                    return broken("what was removed is not served", format!("gateway-{}: {thing:?}", number + 1));
                 }
             }
         }

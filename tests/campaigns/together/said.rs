@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
+use crate::broken::{Broken, broken};
 use crate::faults::{How, Part, Possible};
 
 /// The status of every code in docs/reference/errors.md.
@@ -19,10 +20,10 @@ static CATALOGUE: LazyLock<BTreeMap<&str, u16>> = LazyLock::new(|| {
 });
 
 /// A refusal must be one of the catalogue, and no internal error.
-pub(crate) fn is_in_the_catalogue(status: u16, code: &str) -> Result<(), String> {
+pub(crate) fn is_in_the_catalogue(status: u16, code: &str) -> Result<(), Broken> {
     match CATALOGUE.get(code) {
         Some(known) if *known == status && status != 500 => Ok(()),
-        _ => Err(format!("a refusal that the catalogue does not have, or an internal error: {status} {code}")),
+        _ => broken("a refusal is of the catalogue, and no internal error", format!("{status} {code}")),
     }
 }
 

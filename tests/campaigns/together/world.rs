@@ -11,12 +11,10 @@ use axum::routing::get;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::broken::{Broken, broken, eventually};
 use crate::fault_proxy::FaultProxy;
 use crate::faults::{CALL_BUDGET, How, Part, Possible};
 use crate::fleet::{Change, Fleet, Store, is_root};
-
-/// The longest wait for a condition; the draw then fails and names it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 const GATEWAYS: [&str; 2] = ["gateway-1", "gateway-2"];
 
@@ -151,7 +149,7 @@ impl World {
     }
 
     /// Ends a fault.
-    pub(crate) async fn end(&mut self, what: &Possible) -> Result<(), String> {
+    pub(crate) async fn end(&mut self, what: &Possible) -> Result<(), Broken> {
         let process = process(what.part);
         match (what.part, what.how) {
             (Part::StoreLink(number), _) => mend(&self.store_links[number]),
@@ -166,7 +164,8 @@ impl World {
         if let Some(number) = what.gateway_restarted() {
             let address = SocketAddr::from(([127, 0, 0, 1], self.fleet.ports.https[number]));
             let connects = async || tokio::net::TcpStream::connect(address).await.ok();
-            eventually(&format!("{process} accepts connections"), connects).await?;
+            let outcome = eventually("a gateway that starts accepts connections", connects).await;
+            outcome.map_err(|error| error.with(process))?;
         }
         Ok(())
     }
@@ -178,11 +177,11 @@ impl World {
 
     /// Restores the health of everything, as an operator does: starts what ended without its database, if that was in
     /// trouble, and gives wiped gateways a new credential.
-    pub(crate) async fn heal(&mut self, database_failed: bool) -> Result<(), String> {
+    pub(crate) async fn heal(&mut self, database_failed: bool) -> Result<(), Broken> {
         const NEED_THE_DATABASE: [&str; 3] = ["postgres", "domains-service", "orders-service"];
         for name in self.fleet.ended().unwrap() {
             if !database_failed || !NEED_THE_DATABASE.contains(&name) {
-                return Err(format!("{name} ended by itself"));
+                return broken("no process ends by itself", name);
             }
             self.fleet.begin(name).unwrap();
         }
@@ -193,7 +192,7 @@ impl World {
     }
 
     /// Waits until `tollhouse status` says nothing that is newer than this moment.
-    pub(crate) async fn healed(&mut self, since: Instant) -> Result<(), String> {
+    pub(crate) async fn healed(&mut self, since: Instant) -> Result<(), Broken> {
         let mut last = String::new();
         let healthy = async || {
             let status = match self.status() {
@@ -205,7 +204,7 @@ impl World {
             };
             let trouble = crate::said::trouble(&status);
             if let Some(defect) = trouble.iter().find(|line| crate::said::is_defect(line)) {
-                return Some(Err(format!("status: {defect}")));
+                return Some(broken("status names no defect", defect));
             }
             last = trouble.into_iter().filter(|line| crate::said::is_new(line, since)).collect();
             let edges = status["edges"].as_array()?;
@@ -215,11 +214,11 @@ impl World {
             (last.is_empty() && edges.iter().all(|edge| counts(edge) && follows(edge))).then_some(Ok(()))
         };
         let outcome = eventually("everything is healthy", healthy).await;
-        outcome.map_err(|error| format!("{error}: {last}"))?
+        outcome.map_err(|error| error.with(last))?
     }
 
     /// Gives a gateway that lost its data directory a new credential, so that nothing waits for its former process.
-    async fn enrol(&mut self, number: usize) -> Result<(), String> {
+    async fn enrol(&mut self, number: usize) -> Result<(), Broken> {
         let name = GATEWAYS[number];
         let mut credential = None;
         let enrolled = async || {
@@ -228,7 +227,7 @@ impl World {
             credential = made["credential"].as_str().map(str::to_owned);
             credential.as_ref().map(|_| ())
         };
-        eventually(&format!("{name} has a new credential"), enrolled).await?;
+        eventually("a gateway gets a new credential", enrolled).await?;
         let file = self.fleet.directory.join(format!("secrets/gateways/{name}.key"));
         std::fs::write(file, credential.unwrap()).unwrap();
         self.fleet.kill(name).unwrap();
@@ -322,21 +321,6 @@ fn clock_of_store(directory: &Path) -> Vec<(&'static str, String)> {
     let file = clock_file(directory, "redis");
     write_clock(&file, 0);
     vec![("LD_PRELOAD", library.display().to_string()), ("CLOCK_FILE", file.display().to_string())]
-}
-
-/// Waits for a condition, polling.
-pub(crate) async fn eventually<T>(what: &str, mut holds: impl AsyncFnMut() -> Option<T>) -> Result<T, String> {
-    let began = Instant::now();
-    let mut pause = tokio::time::interval(Duration::from_millis(20));
-    loop {
-        if let Some(value) = holds().await {
-            return Ok(value);
-        }
-        if began.elapsed() > PATIENCE {
-            return Err(format!("waited in vain until {what}"));
-        }
-        pause.tick().await;
-    }
 }
 
 /// Says which faults are left out.

@@ -6,14 +6,14 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{CLOCKS_OFF, PER_MINUTE, PER_MINUTE_CHANGED, PLATFORM, Run};
+use crate::broken::{Broken, broken, eventually};
 use crate::faults::{Part, Possible};
 use crate::model::{Acknowledged, Answer, Kind, Thing};
 use crate::said;
 use crate::schedule::Operation;
-use crate::world::eventually;
 
 impl Run<'_> {
-    pub(super) async fn perform(&mut self, operation: Operation) -> Result<(), String> {
+    pub(super) async fn perform(&mut self, operation: Operation) -> Result<(), Broken> {
         match operation {
             Operation::CreateKey => {
                 if let Some((id, key)) = self.create_key("keys").await? {
@@ -36,7 +36,7 @@ impl Run<'_> {
     }
 
     /// Adds a domain below this top-level domain.
-    pub(super) async fn add_domain(&mut self, top: &str) -> Result<(), String> {
+    pub(super) async fn add_domain(&mut self, top: &str) -> Result<(), Broken> {
         let (project, count) = (self.project("names"), self.things.len());
         let name = format!("shop.{project}-{count}.{top}");
         let path = format!("/projects/{project}/domains");
@@ -53,7 +53,7 @@ impl Run<'_> {
     }
 
     /// Withdraws the newest thing of this kind that is granted.
-    async fn withdraw_one(&mut self, kind: Kind) -> Result<(), String> {
+    async fn withdraw_one(&mut self, kind: Kind) -> Result<(), Broken> {
         let Some(number) =
             self.things.iter().rposition(|thing| thing.kind == kind && thing.is_granted && thing.is_certain)
         else {
@@ -62,7 +62,7 @@ impl Run<'_> {
         self.withdraw(number).await
     }
 
-    pub(super) async fn withdraw(&mut self, number: usize) -> Result<(), String> {
+    pub(super) async fn withdraw(&mut self, number: usize) -> Result<(), Broken> {
         let Thing { kind, project, id, .. } = &self.things[number];
         let (method, path, body) = match kind {
             Kind::Key => (Method::DELETE, format!("/projects/{project}/keys/{id}"), Value::Null),
@@ -71,7 +71,7 @@ impl Run<'_> {
         };
         let acknowledged = match self.operator.withdraw(method, &path, &body).await {
             // Removed by an attempt whose answer was lost.
-            Err(error) if error.contains("domain_not_found") && !self.things[number].is_certain => {
+            Err(error) if error.details.contains("domain_not_found") && !self.things[number].is_certain => {
                 Acknowledged::Except(Vec::new())
             }
             outcome => outcome?,
@@ -81,7 +81,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    pub(super) async fn resume(&mut self) -> Result<(), String> {
+    pub(super) async fn resume(&mut self) -> Result<(), Broken> {
         let Some(number) =
             self.things.iter().position(|thing| thing.kind == Kind::Project && !thing.is_granted && thing.is_certain)
         else {
@@ -94,7 +94,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    pub(super) async fn change_limit(&mut self) -> Result<(), String> {
+    pub(super) async fn change_limit(&mut self) -> Result<(), Broken> {
         let limits = json!({ "limits": { "per_minute": PER_MINUTE_CHANGED, "per_day": self.per_day() } });
         let path = format!("/projects/{}", self.project("spend"));
         self.per_minute = PER_MINUTE_CHANGED;
@@ -104,7 +104,7 @@ impl Run<'_> {
     }
 
     /// Sends twice the units of a minute, at once, to the gateways that run.
-    async fn spend(&mut self) -> Result<(), String> {
+    async fn spend(&mut self) -> Result<(), Broken> {
         let (host, key) = (format!("{}.{PLATFORM}", self.project("spend")), self.spender.clone());
         let running = self.running();
         let each = usize::try_from(2 * self.per_minute).unwrap() / running.len().max(1);
@@ -123,7 +123,7 @@ impl Run<'_> {
                 (Answer::Refused { code, .. }, _) => refused.push((number, code)),
                 // The gateway may have counted it.
                 (answer, _) if self.is_whole[number] => {
-                    return Err(format!("gateway-{} did not answer a request that spends: {answer:?}", number + 1));
+                    return broken("requests that spend are answered", format!("gateway-{}: {answer:?}", number + 1));
                 }
                 _ => self.spent.unknown += 1,
             }
@@ -132,7 +132,7 @@ impl Run<'_> {
         self.spent.judge(self.schedule, self.per_minute, self.is_one_day().then(|| self.per_day()))
     }
 
-    fn may_refuse_to_spend(&self, number: usize, code: &str) -> Result<(), String> {
+    fn may_refuse_to_spend(&self, number: usize, code: &str) -> Result<(), Broken> {
         let store_in_trouble = self.schedule.has(Possible::troubles_counting);
         let is_lost = |what: &Possible| what.gateway_down().is_some() || what.part == Part::StoreClock;
         // Another gateway may hold a unit.
@@ -146,7 +146,8 @@ impl Run<'_> {
             _ => false,
         };
         let spent = self.spent.admitted;
-        if may { Ok(()) } else { Err(format!("gateway-{} refused to spend after {spent} units: {code}", number + 1)) }
+        let details = format!("gateway-{} after {spent} units: {code}", number + 1);
+        if may { Ok(()) } else { broken("units that are left can be spent", details) }
     }
 
     /// Whether no clock has come near to another day.
@@ -156,7 +157,7 @@ impl Run<'_> {
     }
 
     /// Each thing at each gateway that runs.
-    pub(super) async fn read(&mut self) -> Result<(), String> {
+    pub(super) async fn read(&mut self) -> Result<(), Broken> {
         for number in self.running() {
             let things = self.things.iter().map(|thing| self.clients.ask(number, &thing.host, thing.key.as_deref()));
             let answers = join_all(things).await;
@@ -168,13 +169,13 @@ impl Run<'_> {
     }
 
     /// Waits until `tollhouse status` names every fault.
-    async fn look(&mut self) -> Result<(), String> {
+    async fn look(&mut self) -> Result<(), Broken> {
         let mut missing = String::new();
         let (world, active) = (&*self.world, &self.active);
         let said = async || {
             let trouble = said::trouble(&world.status().ok()?);
             if let Some(defect) = trouble.iter().find(|line| said::is_defect(line)) {
-                return Some(Err(format!("status: {defect}")));
+                return Some(broken("status names no defect", defect));
             }
             let expected = active.iter().flat_map(|what| said::expected(what, active));
             let unsaid: Vec<_> = expected
@@ -186,24 +187,24 @@ impl Run<'_> {
             unsaid.is_empty().then_some(Ok(()))
         };
         let outcome = eventually("status names the faults", said).await;
-        outcome.map_err(|error| format!("{error}: {missing}"))?
+        outcome.map_err(|error| error.with(missing))?
     }
 
     /// A call whose outcome may be unknown if the control plane or its database is in trouble.
-    async fn try_call(&self, method: Method, path: &str, body: &Value) -> Result<Option<Value>, String> {
+    async fn try_call(&self, method: Method, path: &str, body: &Value) -> Result<Option<Value>, Broken> {
         let outcome = self.operator.call(method, path, body).await?;
         self.may_be_unknown(outcome.is_none(), path)?;
         Ok(outcome)
     }
 
-    fn may_be_unknown(&self, is_unknown: bool, path: &str) -> Result<(), String> {
+    fn may_be_unknown(&self, is_unknown: bool, path: &str) -> Result<(), Broken> {
         if is_unknown && !self.schedule.has(Possible::troubles_changes) {
-            return Err(format!("{path} was not answered, and neither control plane nor database has a fault"));
+            return broken("without a fault of control plane and database, changes are answered", path);
         }
         Ok(())
     }
 
-    pub(super) async fn create_key(&self, role: &str) -> Result<Option<(String, String)>, String> {
+    pub(super) async fn create_key(&self, role: &str) -> Result<Option<(String, String)>, Broken> {
         let path = format!("/projects/{}/keys", self.project(role));
         let made = self.try_call(Method::POST, &path, &json!({ "scopes": ["orders:read"] })).await?;
         let text = |made: &Value, name: &str| made[name].as_str().unwrap().to_owned();
