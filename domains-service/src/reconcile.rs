@@ -50,22 +50,15 @@ pub(crate) enum Reconciled {
 /// Checks a domain and applies the decision.
 pub(crate) async fn reconcile(app: &App, domain: &Domain, reason: Reason) -> Result<Reconciled> {
     let now = app.core.clock.now();
-    let Some(leased) = Leased::claim(&app.core.store, domain, now).await? else { return Ok(Reconciled::Elsewhere) };
-    let lease = leased.lease();
-    let reconciled = Box::pin(reconcile_leased(app, domain, leased, reason, now)).await;
+    let reconciled = Box::pin(reconcile_once(app, domain, reason, now)).await;
     if let Err(StoreError::Database(_)) = reconciled {
-        app.core.store.give_back_later(lease);
+        app.core.store.give_back_later(domain, now);
     }
     reconciled
 }
 
-async fn reconcile_leased(
-    app: &App,
-    domain: &Domain,
-    mut leased: Leased<Domain>,
-    reason: Reason,
-    now: UnixMillis,
-) -> Result<Reconciled> {
+async fn reconcile_once(app: &App, domain: &Domain, reason: Reason, now: UnixMillis) -> Result<Reconciled> {
+    let Some(mut leased) = Leased::claim(&app.core.store, domain, now).await? else { return Ok(Reconciled::Elsewhere) };
     if reason == Reason::Schedule && waits_only_for_authorities(&app.issuing.authorities, domain, now) {
         postpone(&app.core.store, &app.issuing.authorities, leased).await?;
         return Ok(Reconciled::Done);

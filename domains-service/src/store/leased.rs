@@ -21,12 +21,12 @@ const AGAIN_MILLIS: i64 = 5_000;
 /// Leases to give back, at most: more than one process has at once. Others end by themselves.
 const UNFINISHED_MAX: usize = 1_024;
 
-/// A worker's lease on a domain.
+/// A lease to give back: a worker's on a domain, which ends in the same millisecond.
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
     project: ProjectRef,
     name: Hostname,
-    fence: i64,
+    until: UnixMillis,
 }
 
 /// A record that this worker has claimed.
@@ -52,10 +52,6 @@ impl Leased<Domain> {
     pub(crate) async fn claim(store: &Store, domain: &Domain, now: UnixMillis) -> Result<Option<Self>> {
         let fence = store.lease_domain(domain, now, now.plus(LEASE_MILLIS)).await?;
         Ok(fence.map(|fence| Self { record: domain.clone(), fence, must_hold: false }))
-    }
-
-    pub(crate) fn lease(&self) -> Lease {
-        Lease { project: self.record.project.clone(), name: self.record.name.clone(), fence: self.fence }
     }
 
     /// From now on results count only while the domain's project holds its name.
@@ -91,11 +87,13 @@ impl Leased<Domain> {
 }
 
 impl Store {
-    /// Gives a lease back with the next [`Store::give_back_leases`].
-    pub(crate) fn give_back_later(&self, lease: Lease) {
+    /// Gives the lease that [`Leased::claim`] took at `now` back with the next [`Store::give_back_leases`], also if the
+    /// outcome of the claim is unknown.
+    pub(crate) fn give_back_later(&self, domain: &Domain, now: UnixMillis) {
+        let (project, name) = (domain.project.clone(), domain.name.clone());
         let mut unfinished = self.unfinished.lock();
         if unfinished.len() < UNFINISHED_MAX {
-            unfinished.push(lease);
+            unfinished.push(Lease { project, name, until: now.plus(LEASE_MILLIS) });
         }
     }
 
@@ -105,13 +103,13 @@ impl Store {
         while let Some(lease) = next() {
             let given_back = query(
                 "UPDATE domains SET lease_until = 0, due_at = $1
-                 WHERE name = $2 AND project = $3 AND lease_fence = $4 AND removal IS NULL",
+                 WHERE name = $2 AND project = $3 AND lease_until = $4 AND removal IS NULL",
             )
-            .bind((now.plus(AGAIN_MILLIS).0, lease.name.as_str(), lease.project.uid.as_str(), lease.fence))
+            .bind((now.plus(AGAIN_MILLIS).0, lease.name.as_str(), lease.project.uid.as_str(), lease.until.0))
             .run(self.writer())
             .await;
             if given_back.is_err() {
-                self.give_back_later(lease);
+                self.unfinished.lock().push(lease);
                 return given_back;
             }
         }
@@ -171,17 +169,18 @@ mod tests {
     async fn a_lease_is_given_back_once_unless_another_worker_has_the_domain() {
         let directory = tempfile::tempdir().unwrap();
         let (store, domain, _) = store(&directory).await;
-        let first = Leased::claim(&store, &domain, NOW).await.unwrap().unwrap();
-        store.give_back_later(first.lease());
+        Leased::claim(&store, &domain, NOW).await.unwrap().unwrap();
+        store.give_back_later(&domain, NOW);
         store.give_back_leases(NOW).await.unwrap();
         let due = store.find_domain(&domain.project, &domain.name).await.unwrap().unwrap().due_at;
         assert_eq!(due, Some(NOW.plus(AGAIN_MILLIS)));
-        let second = Leased::claim(&store, &domain, NOW).await.unwrap().unwrap();
-        store.give_back_leases(NOW).await.unwrap();
-        store.give_back_later(first.lease());
-        store.give_back_leases(NOW).await.unwrap();
+        let later = NOW.plus(1);
+        let second = Leased::claim(&store, &domain, later).await.unwrap().unwrap();
+        store.give_back_leases(later).await.unwrap();
+        store.give_back_later(&domain, NOW);
+        store.give_back_leases(later).await.unwrap();
         assert!(may_write(&store, &second).await);
-        assert!(Leased::claim(&store, &domain, NOW).await.unwrap().is_none());
+        assert!(Leased::claim(&store, &domain, later).await.unwrap().is_none());
     }
 
     #[tokio::test]

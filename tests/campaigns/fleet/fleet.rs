@@ -282,6 +282,11 @@ impl Fleet {
         Ok(())
     }
 
+    /// The ids of the processes that run.
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        self.processes.values().map(Child::id).collect()
+    }
+
     /// Processes that have ended by themselves.
     pub(crate) fn ended(&mut self) -> anyhow::Result<Vec<&'static str>> {
         let mut ended = Vec::new();

@@ -11,10 +11,13 @@ use axum::routing::get;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::broken::{Broken, broken, eventually};
+use crate::broken::{Broken, broken, eventually, within};
 use crate::fault_proxy::FaultProxy;
 use crate::faults::{CALL_BUDGET, How, Part, Possible};
 use crate::fleet::{Change, Fleet, Store, is_root};
+
+/// Longest start of a platform, on a machine that is busy with others.
+const START_MAX: Duration = Duration::from_secs(240);
 
 const GATEWAYS: [&str; 2] = ["gateway-1", "gateway-2"];
 
@@ -73,7 +76,7 @@ impl World {
         for name in ["redis", "domains-service", "orders-service", "gateway-1", "gateway-2"] {
             world.fleet.begin(name).unwrap();
         }
-        world.healed(Instant::now()).await.unwrap();
+        world.healed(START_MAX, Instant::now()).await.unwrap();
         world
     }
 
@@ -126,7 +129,7 @@ impl World {
     }
 
     /// Causes a fault.
-    pub(crate) async fn begin(&mut self, what: &Possible) {
+    pub(crate) fn begin(&mut self, what: &Possible) {
         let process = process(what.part);
         match (what.part, what.how) {
             (Part::StoreLink(number), how) => bend(&self.store_links[number], how),
@@ -192,7 +195,7 @@ impl World {
     }
 
     /// Waits until `tollhouse status` says nothing that is newer than this moment.
-    pub(crate) async fn healed(&mut self, since: Instant) -> Result<(), Broken> {
+    pub(crate) async fn healed(&mut self, patience: Duration, since: Instant) -> Result<(), Broken> {
         let mut last = String::new();
         let healthy = async || {
             let status = match self.status() {
@@ -213,7 +216,7 @@ impl World {
             let follows = |edge: &Value| edge["ready"] == true && edge["revision"].as_u64() >= Some(newest);
             (last.is_empty() && edges.iter().all(|edge| counts(edge) && follows(edge))).then_some(Ok(()))
         };
-        let outcome = eventually("everything is healthy", healthy).await;
+        let outcome = within(patience, "everything is healthy", healthy).await;
         outcome.map_err(|error| error.with(last))?
     }
 
