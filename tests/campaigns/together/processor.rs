@@ -37,8 +37,9 @@ impl Times {
 
 #[test]
 fn only_processes_that_wait_far_longer_than_they_run_are_starved() {
-    let starved =
-        |ran, waited| Times { ran: 5 + ran, waited: 7 + waited }.are_starved_since(Times { ran: 5, waited: 7 });
+    let starved = |ran: u64, waited: u64| {
+        Times { ran: 5 + ran, waited: 7 + waited }.are_starved_since(Times { ran: 5, waited: 7 })
+    };
     assert!(starved(480_000_000, 27_700_000_000));
     assert!(!starved(5_000_000_000, 27_700_000_000));
     assert!(!starved(0, 900_000_000));

@@ -186,8 +186,10 @@ impl<'a> Run<'a> {
     }
 
     /// A name of which a fault hindered the verification or the certificate is active by now, or shows a problem and the
-    /// time of the next check: then it is removed, because that may be later than a draw waits.
+    /// time of the next check: then it is removed, because that may be later than a draw waits. So is one whose check may
+    /// have died with the control plane, unless the draw waits for the end of its lease.
     async fn remove_what_waits(&mut self) -> Result<(), Broken> {
+        let (may_die, patience) = (self.control_dies(), self.patience());
         for number in 0..self.things.len() {
             let Thing { kind, project, id, is_granted, at, .. } = &self.things[number];
             let is_verified = *kind == Kind::Domain && !id.ends_with("localhost");
@@ -201,10 +203,10 @@ impl<'a> Run<'a> {
                 let next: jiff::Timestamp = shown["next_check_at"].as_str()?.parse().ok()?;
                 let is_later = next.as_second() > SystemClock::new().now_seconds().0;
                 let waits = is_later && shown["problems"].as_array().is_some_and(|problems| !problems.is_empty());
-                (is_active || waits).then_some(is_active)
+                (is_active || waits || !self.world.is_patient && may_die).then_some(is_active)
             };
             let promise = "a domain is active, or shows a problem and the time of the next check";
-            let outcome = eventually(promise, is_active).await;
+            let outcome = within(patience, promise, is_active).await;
             if !outcome.map_err(|error| error.with(path))? {
                 self.withdraw(number).await?;
             }
@@ -238,10 +240,18 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    fn control_dies(&self) -> bool {
+        self.schedule.has(|what| (what.part, what.how) == (Part::Control, How::Kill))
+    }
+
+    /// How long a domain may take to be served.
+    fn patience(&self) -> Duration {
+        if self.control_dies() { LEASE } else { PATIENCE }
+    }
+
     /// Waits until each gateway does what was acknowledged, and never the opposite.
     async fn agree(&mut self) -> Result<(), Broken> {
-        let dies = |what: &Possible| (what.part, what.how) == (Part::Control, How::Kill);
-        let patience = if self.schedule.has(dies) { LEASE } else { PATIENCE };
+        let patience = self.patience();
         let agrees = async || {
             let outcome = self.read().await;
             let wrong = |thing: &&Thing| {

@@ -97,8 +97,9 @@ impl World {
         self.fleet.others.insert("resolver", resolver.map(str::to_owned).to_vec());
         self.fleet.begin("resolver").unwrap();
         let made = place.join("test-world/pebble.json");
-        eventually("the test world is prepared", async || made.exists().then_some(())).await.unwrap();
-        let mut settings: Value = serde_json::from_slice(&std::fs::read(made).unwrap()).unwrap();
+        // It may be half-written.
+        let read = async || serde_json::from_slice::<Value>(&std::fs::read(&made).ok()?).ok();
+        let mut settings = within(START_MAX, "the test world is prepared", read).await.unwrap();
         settings["pebble"]["listenAddress"] = format!("127.0.0.1:{acme}").into();
         settings["pebble"]["managementListenAddress"] = format!("127.0.0.1:{management}").into();
         settings["pebble"]["httpPort"] = self.fleet.ports.http[0].into();
