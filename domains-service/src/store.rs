@@ -53,7 +53,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use self::admitted::Admitted;
-use self::leased::Lease;
+use self::leased::UnfinishedLease;
 use self::revocations::Revocations;
 pub(crate) use write::Write;
 
@@ -113,7 +113,7 @@ pub(crate) struct Store {
     admitted: Arc<Admitted>,
     revocations: Option<Arc<Revocations>>,
     /// Leases whose work ended without a result.
-    unfinished: Arc<Mutex<Vec<Lease>>>,
+    unfinished: Arc<Mutex<Vec<UnfinishedLease>>>,
 }
 
 /// How often the use of a credential is written down, in milliseconds.

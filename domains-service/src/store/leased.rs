@@ -23,7 +23,7 @@ const UNFINISHED_MAX: usize = 1_024;
 
 /// A lease to give back: a worker's on a domain, which ends in the same millisecond.
 #[derive(Clone, Debug)]
-pub(crate) struct Lease {
+pub(crate) struct UnfinishedLease {
     project: ProjectRef,
     name: Hostname,
     until: UnixMillis,
@@ -93,7 +93,7 @@ impl Store {
         let (project, name) = (domain.project.clone(), domain.name.clone());
         let mut unfinished = self.unfinished.lock();
         if unfinished.len() < UNFINISHED_MAX {
-            unfinished.push(Lease { project, name, until: now.plus(LEASE_MILLIS) });
+            unfinished.push(UnfinishedLease { project, name, until: now.plus(LEASE_MILLIS) });
         }
     }
 
