@@ -260,10 +260,10 @@ async fn a_plan_without_domains_suspends_them_after_a_week_and_paying_again_resu
     let ended: Vec<&Value> =
         events["events"].as_array().unwrap().iter().filter(|event| event["type"] == "domain.plan_ended").collect();
     assert_eq!((ended.len(), &ended[0]["detail"]["served_until"]), (1, &json!("2026-06-22T00:00:00Z")));
-    platform.clock.advance(std::time::Duration::from_hours(6 * 24));
+    platform.clock.advance(Duration::from_hours(6 * 24));
     let served = platform.operator("POST", "/projects/demo/domains/shop.localhost/verify", Value::Null).await;
     assert_eq!((served.status, &served.body["status"]), (200, &json!("active")), "{served:?}");
-    platform.clock.advance(std::time::Duration::from_hours(24));
+    platform.clock.advance(Duration::from_hours(24));
     let suspended = platform.domain_in("demo", "shop.localhost", "suspended").await;
     assert_eq!(suspended["problems"][0]["code"], "PLAN_REQUIRED");
     let has_site = |entities: Vec<Entity>| {

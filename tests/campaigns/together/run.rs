@@ -29,7 +29,7 @@ const PER_MINUTE_CHANGED: u64 = 30;
 const CLOCKS_OFF: i64 = 300;
 
 /// A domain whose check died with the control plane is checked when its lease has ended.
-const LEASE: Duration = Duration::from_secs(180 + 30);
+const LEASE: Duration = Duration::from_secs(3 * 60 + 30);
 
 /// The projects of this process have different names.
 static RUNS: AtomicU64 = AtomicU64::new(0);

@@ -17,7 +17,7 @@ use crate::faults::{CALL_BUDGET, How, Part, Possible};
 use crate::fleet::{Change, Fleet, Store, is_root};
 
 /// Longest start of a platform, on a machine that is busy with others.
-const START_MAX: Duration = Duration::from_secs(240);
+const START_MAX: Duration = Duration::from_mins(4);
 
 const GATEWAYS: [&str; 2] = ["gateway-1", "gateway-2"];
 
