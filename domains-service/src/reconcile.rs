@@ -3,7 +3,7 @@
 //! One worker acts on a domain at a time, under a lease that expires. Its result is written only if no other worker has
 //! taken the lease since. The world may change between a check and its write, so the transaction reads the domain again
 //! and [decides](crate::domain::reconcile) by that state. When the database fails, nothing is written and the domain
-//! stays due.
+//! is due again when the database is back.
 
 mod advice;
 mod issue;
@@ -28,7 +28,7 @@ use crate::store::domains::NameClaims;
 use crate::store::leased::Leased;
 use crate::store::projects::{ProjectRecord, find_project};
 use crate::store::withdrawals::What;
-use crate::store::{Result, Store, Write, acme, domains, queue};
+use crate::store::{Result, Store, StoreError, Write, acme, domains, queue};
 use verification::collect::{Subject, collect};
 use verification::facts::Claim;
 use verification::verdict::{self, Expectation, Judgement, Records};
@@ -50,6 +50,14 @@ pub(crate) enum Reconciled {
 /// Checks a domain and applies the decision.
 pub(crate) async fn reconcile(app: &App, domain: &Domain, reason: Reason) -> Result<Reconciled> {
     let now = app.core.clock.now();
+    let reconciled = Box::pin(reconcile_once(app, domain, reason, now)).await;
+    if let Err(StoreError::Database(_)) = reconciled {
+        app.core.store.give_back_later(domain, now);
+    }
+    reconciled
+}
+
+async fn reconcile_once(app: &App, domain: &Domain, reason: Reason, now: UnixMillis) -> Result<Reconciled> {
     let Some(mut leased) = Leased::claim(&app.core.store, domain, now).await? else { return Ok(Reconciled::Elsewhere) };
     if reason == Reason::Schedule && waits_only_for_authorities(&app.issuing.authorities, domain, now) {
         postpone(&app.core.store, &app.issuing.authorities, leased).await?;

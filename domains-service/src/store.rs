@@ -53,6 +53,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use self::admitted::Admitted;
+use self::leased::UnfinishedLease;
 use self::revocations::Revocations;
 pub(crate) use write::Write;
 
@@ -111,6 +112,8 @@ pub(crate) struct Store {
     last_used: Arc<Mutex<HashMap<String, UnixMillis>>>,
     admitted: Arc<Admitted>,
     revocations: Option<Arc<Revocations>>,
+    /// Leases whose work ended without a result.
+    unfinished: Arc<Mutex<Vec<UnfinishedLease>>>,
 }
 
 /// How often the use of a credential is written down, in milliseconds.
@@ -140,6 +143,7 @@ impl Store {
             last_used: Arc::default(),
             admitted: Arc::default(),
             revocations: None,
+            unfinished: Arc::default(),
         };
         store.repair_newest().await.context("writing the mark of the newest revision")?;
         store.committed_elsewhere(store.newest_revision().await.context("reading the change log")?);

@@ -140,7 +140,7 @@ pub(crate) async fn reconcile_domains(app: Arc<App>, shutdown: Shutdown) {
     let mut search = true;
     while !shutdown.has_begun() {
         if search && let Err(error) = claim_due(&app, &mut in_progress).await {
-            tracing::error!(%error, "cannot read due domains; retrying");
+            tracing::error!(%error, "cannot claim due domains; retrying");
         }
         search = tokio::select! {
             () = shutdown.begun() => break,
@@ -162,9 +162,9 @@ async fn claim_due(app: &Arc<App>, in_progress: &mut InProgress) -> Result<()> {
     if in_progress.domains.len() >= DOMAINS_AT_ONCE {
         return Ok(());
     }
-    for domain in
-        app.core.store.due_domains(app.core.clock.now(), DOMAINS_AT_ONCE_PER_PROJECT, DOMAINS_PER_SEARCH).await?
-    {
+    let (store, now) = (&app.core.store, app.core.clock.now());
+    store.give_back_leases(now).await?;
+    for domain in store.due_domains(now, DOMAINS_AT_ONCE_PER_PROJECT, DOMAINS_PER_SEARCH).await? {
         if in_progress.has_room_for(&domain) {
             in_progress.begin(app, domain);
         }

@@ -79,8 +79,8 @@ impl Client {
         Self { answer_max, ..self }
     }
 
-    /// Reads from the control plane, or runs an action without a body: `parameters` of the operation's path in order, and
-    /// the query. A response without a body is `Value::Null`.
+    /// Reads from the control plane, or runs an action without a body: `parameters` of the operation's path in order,
+    /// and the query. A response without a body is `Value::Null`.
     ///
     /// # Errors
     /// If it cannot be reached, or refuses with its own message.

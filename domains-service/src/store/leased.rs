@@ -2,14 +2,32 @@
 //!
 //! A lease expires, so a worker that died delays no other for long. The record may change between the lease and the
 //! write: [`Leased::reload`] reads it again within the writing transaction, and returns nothing when the result may not
-//! be written any more.
+//! be written any more. If the database fails during the work, the lease is given back as soon as it writes again:
+//! otherwise the record would wait for the end of the lease.
 
+use chassis::sql::query;
+use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
 use super::domains::{find_claims, find_domain, release_lease, save_domain};
 use super::{Result, Store, Write};
 use crate::domain::Domain;
 use crate::domain::schedule::LEASE_MILLIS;
+use crate::project::ProjectRef;
+
+/// Pause before the next check of a domain whose lease was given back without a result, in milliseconds.
+const AGAIN_MILLIS: i64 = 5_000;
+
+/// Leases to give back, at most: more than one process has at once. Others end by themselves.
+const UNFINISHED_MAX: usize = 1_024;
+
+/// A lease to give back: a worker's on a domain, which ends in the same millisecond.
+#[derive(Clone, Debug)]
+pub(crate) struct UnfinishedLease {
+    project: ProjectRef,
+    name: Hostname,
+    until: UnixMillis,
+}
 
 /// A record that this worker has claimed.
 #[derive(Debug)]
@@ -68,6 +86,37 @@ impl Leased<Domain> {
     }
 }
 
+impl Store {
+    /// Gives the lease that [`Leased::claim`] took at `now` back with the next [`Store::give_back_leases`], also if the
+    /// outcome of the claim is unknown.
+    pub(crate) fn give_back_later(&self, domain: &Domain, now: UnixMillis) {
+        let (project, name) = (domain.project.clone(), domain.name.clone());
+        let mut unfinished = self.unfinished.lock();
+        if unfinished.len() < UNFINISHED_MAX {
+            unfinished.push(UnfinishedLease { project, name, until: now.plus(LEASE_MILLIS) });
+        }
+    }
+
+    /// Gives back the leases whose work ended without a result, unless another worker has the domain by now.
+    pub(crate) async fn give_back_leases(&self, now: UnixMillis) -> Result<()> {
+        let next = || self.unfinished.lock().pop();
+        while let Some(lease) = next() {
+            let given_back = query(
+                "UPDATE domains SET lease_until = 0, due_at = $1
+                 WHERE name = $2 AND project = $3 AND lease_until = $4 AND removal IS NULL",
+            )
+            .bind((now.plus(AGAIN_MILLIS).0, lease.name.as_str(), lease.project.uid.as_str(), lease.until.0))
+            .run(self.writer())
+            .await;
+            if given_back.is_err() {
+                self.unfinished.lock().push(lease);
+                return given_back;
+            }
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -76,7 +125,6 @@ mod tests {
 
     use super::super::domains::{release, set_holder};
     use super::*;
-    use crate::project::ProjectRef;
 
     const NOW: UnixMillis = UnixMillis(1_000_000);
 
@@ -115,6 +163,24 @@ mod tests {
         second.release(&mut write).await.unwrap();
         write.commit().await.unwrap();
         assert!(Leased::claim(&store, &domain, NOW.plus(LEASE_MILLIS)).await.unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_lease_is_given_back_once_unless_another_worker_has_the_domain() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, domain, _) = store(&directory).await;
+        Leased::claim(&store, &domain, NOW).await.unwrap().unwrap();
+        store.give_back_later(&domain, NOW);
+        store.give_back_leases(NOW).await.unwrap();
+        let due = store.find_domain(&domain.project, &domain.name).await.unwrap().unwrap().due_at;
+        assert_eq!(due, Some(NOW.plus(AGAIN_MILLIS)));
+        let later = NOW.plus(1);
+        let second = Leased::claim(&store, &domain, later).await.unwrap().unwrap();
+        store.give_back_leases(later).await.unwrap();
+        store.give_back_later(&domain, NOW);
+        store.give_back_leases(later).await.unwrap();
+        assert!(may_write(&store, &second).await);
+        assert!(Leased::claim(&store, &domain, later).await.unwrap().is_none());
     }
 
     #[tokio::test]

@@ -1,10 +1,13 @@
 //! Attaching domains: preconditions, names, limits, and the shape of what comes back.
 
+use std::time::Duration;
+
 use contract::feed::Entity;
 use contract::key::Scope;
 use serde_json::{Value, json};
 
-use crate::world::Platform;
+use crate::stores::{execute, over_postgres, value};
+use crate::world::{Platform, eventually};
 
 const DOMAINS: &str = "/v1/projects/demo/domains";
 
@@ -142,6 +145,38 @@ async fn a_local_name_becomes_active_by_itself_with_a_certificate_and_a_site() {
 }
 
 #[tokio::test]
+async fn a_name_added_while_the_database_is_full_need_not_wait_for_the_end_of_a_lease() {
+    let platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    let directory = platform.directory.path();
+    let [full, free] = if over_postgres() {
+        [
+            "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no space left'; END $$;
+             CREATE TRIGGER full_disk BEFORE UPDATE OF due_at ON domains EXECUTE FUNCTION full_disk()",
+            "DROP TRIGGER full_disk ON domains",
+        ]
+    } else {
+        [
+            "CREATE TRIGGER full_disk BEFORE UPDATE OF due_at ON domains BEGIN SELECT RAISE(FAIL, 'no space left'); END",
+            "DROP TRIGGER full_disk",
+        ]
+    };
+    execute(directory, full).await;
+    let added = platform.operator("POST", "/projects/demo/domains", json!({ "name": "shop.localhost" })).await;
+    assert_eq!(added.status, 201, "{added:?}");
+    let is_leased = async |expected: bool| {
+        let until = value(directory, "domains", "CAST(lease_until AS TEXT)", "name = 'shop.localhost'").await;
+        let is_leased = until.as_deref() != Some("0");
+        if is_leased == expected { Ok(()) } else { Err(format!("leased until {until:?}")) }
+    };
+    eventually(1_000, async || is_leased(true).await).await;
+    execute(directory, free).await;
+    eventually(1_000, async || is_leased(false).await).await;
+    platform.clock.advance(Duration::from_secs(5));
+    platform.domain_in("demo", "shop.localhost", "active").await;
+}
+
+#[tokio::test]
 async fn every_operation_requires_its_scope() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
@@ -225,10 +260,10 @@ async fn a_plan_without_domains_suspends_them_after_a_week_and_paying_again_resu
     let ended: Vec<&Value> =
         events["events"].as_array().unwrap().iter().filter(|event| event["type"] == "domain.plan_ended").collect();
     assert_eq!((ended.len(), &ended[0]["detail"]["served_until"]), (1, &json!("2026-06-22T00:00:00Z")));
-    platform.clock.advance(std::time::Duration::from_hours(6 * 24));
+    platform.clock.advance(Duration::from_hours(6 * 24));
     let served = platform.operator("POST", "/projects/demo/domains/shop.localhost/verify", Value::Null).await;
     assert_eq!((served.status, &served.body["status"]), (200, &json!("active")), "{served:?}");
-    platform.clock.advance(std::time::Duration::from_hours(24));
+    platform.clock.advance(Duration::from_hours(24));
     let suspended = platform.domain_in("demo", "shop.localhost", "suspended").await;
     assert_eq!(suspended["problems"][0]["code"], "PLAN_REQUIRED");
     let has_site = |entities: Vec<Entity>| {

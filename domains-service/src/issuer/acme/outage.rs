@@ -100,11 +100,12 @@ impl AcmeAuthority {
                 }
             }
             // It has connected, or did not have to.
-            None | Some(IssueError::Unreachable(_)) => {
+            None => {
                 if let Some(failures) = self.edge_outage.ended() {
                     tracing::info!(authority, failures, "the certificate authority connects to our gateways again");
                 }
             }
+            // Also when it could not verify a name: the name may lead elsewhere.
             Some(_) => self.edge_outage.not_tested(now),
         }
     }

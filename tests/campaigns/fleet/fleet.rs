@@ -1,39 +1,27 @@
 //! The platform as several processes on this machine: two gateways, both services, Redis and Prometheus; with files, or
 //! with a PostgreSQL server.
 
+mod ports;
+mod prometheus;
 mod server;
+pub(crate) use self::server::is_root;
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use serde_json::Value;
+use socket2::Socket;
+
+use self::ports::{Ports, ports, reserve};
 
 /// Longest start of a process.
 const START_MAX: Duration = Duration::from_mins(1);
 
 /// Size of the small file systems in megabytes. A gateway needs sixteen free.
 const SMALL_DISK: u32 = 32;
-
-/// Ports of the processes on 127.0.0.1.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ports {
-    pub(crate) https: [u16; 2],
-    pub(crate) admin: [u16; 2],
-    pub(crate) control: u16,
-    pub(crate) orders: u16,
-    pub(crate) prometheus: u16,
-    http: [u16; 2],
-    redis: u16,
-    postgres: u16,
-    orders_http: u16,
-    orders_admin: u16,
-    domains_http: u16,
-    domains_admin: u16,
-}
 
 /// The databases of the services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,15 +32,29 @@ pub(crate) enum Store {
     Server,
 }
 
+/// What a campaign changes about a process.
+#[derive(Default)]
+pub(crate) struct Change {
+    /// A settings file in place of the shipped one.
+    pub(crate) settings: Option<PathBuf>,
+    pub(crate) variables: Vec<(&'static str, String)>,
+}
+
 /// The running platform.
 pub(crate) struct Fleet {
     pub(crate) ports: Ports,
     pub(crate) directory: PathBuf,
+    /// By process; taken at its next start.
+    pub(crate) changes: BTreeMap<&'static str, Change>,
+    /// Further processes with their command lines.
+    pub(crate) others: BTreeMap<&'static str, Vec<String>>,
     store: Store,
     programs: PathBuf,
     repository: PathBuf,
     processes: BTreeMap<&'static str, Child>,
     disks: Vec<PathBuf>,
+    /// Sockets that do not listen: no other process of this machine gets the port, even while its server is down.
+    reserved: Vec<Socket>,
 }
 
 impl Fleet {
@@ -62,8 +64,31 @@ impl Fleet {
         directory: &Path,
         store: Store,
     ) -> anyhow::Result<Self> {
+        anyhow::ensure!(is_root()?, "small file systems, which can be filled, need root");
+        let mut fleet = Self::prepare(programs, repository, directory, store).await?;
+        for name in ["redis", "domains-service", "orders-service", "gateway-1", "gateway-2", "prometheus"] {
+            fleet.begin(name)?;
+        }
+        let ports = fleet.ports;
+        fleet.answers(ports.admin[0], "/readyz").await?;
+        fleet.answers(ports.admin[1], "/readyz").await?;
+        fleet.answers(ports.prometheus, "/-/ready").await?;
+        Ok(fleet)
+    }
+
+    /// Makes all files, and starts the PostgreSQL server if there is one.
+    pub(crate) async fn prepare(
+        programs: &Path,
+        repository: &Path,
+        directory: &Path,
+        store: Store,
+    ) -> anyhow::Result<Self> {
+        let mut reserved = Vec::new();
         let mut fleet = Self {
-            ports: ports()?,
+            ports: ports(&mut reserved)?,
+            changes: BTreeMap::new(),
+            others: BTreeMap::new(),
+            reserved,
             directory: directory.to_owned(),
             store,
             programs: programs.canonicalize()?,
@@ -89,21 +114,24 @@ impl Fleet {
             format!("--https-port={}", ports.https[0]),
         ];
         fleet.tollhouse(&init.each_ref().map(String::as_str))?;
-        for name in ["redis", "domains-service", "orders-service", "gateway-1", "gateway-2", "prometheus"] {
-            fleet.begin(name)?;
-        }
-        fleet.answers(ports.admin[0], "/readyz").await?;
-        fleet.answers(ports.admin[1], "/readyz").await?;
-        fleet.answers(ports.prometheus, "/-/ready").await?;
         Ok(fleet)
+    }
+
+    /// A further port.
+    pub(crate) fn port(&mut self) -> anyhow::Result<u16> {
+        reserve(&mut self.reserved)
     }
 
     fn mount(&mut self, name: &str, megabytes: u32) -> anyhow::Result<()> {
         let place = self.directory.join(name);
         std::fs::create_dir_all(&place)?;
+        // Only root can fill a disk.
+        if !is_root()? {
+            return Ok(());
+        }
         let size = format!("size={megabytes}m");
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&place).status()?;
-        anyhow::ensure!(mounted.success(), "a small file system cannot be mounted; run this as root");
+        anyhow::ensure!(mounted.success(), "a small file system cannot be mounted: {mounted}");
         self.disks.push(place);
         Ok(())
     }
@@ -111,6 +139,9 @@ impl Fleet {
     /// Starts a process that is not running.
     pub(crate) fn begin(&mut self, name: &'static str) -> anyhow::Result<()> {
         let mut command = self.command(name)?;
+        if let Some(change) = self.changes.get(name) {
+            command.envs(change.variables.iter().map(|(name, value)| (name, value)));
+        }
         let log =
             std::fs::OpenOptions::new().create(true).append(true).open(self.directory.join(format!("{name}.log")))?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
@@ -123,9 +154,11 @@ impl Fleet {
         let ports = self.ports;
         let at = |port: u16| format!("127.0.0.1:{port}");
         let file = |name: &str| self.directory.join(name).display().to_string();
+        let changed = self.changes.get(name).and_then(|change| change.settings.clone());
         let ours = |program: &str, prefix: &str, settings: &[(&str, String)]| {
             let mut command = Command::new(self.programs.join(program));
-            command.current_dir(&self.repository).arg("--config").arg(format!("config/{program}.toml"));
+            let shipped = format!("config/{program}.toml").into();
+            command.current_dir(&self.repository).arg("--config").arg(changed.as_ref().unwrap_or(&shipped));
             for (setting, value) in settings {
                 command.env(format!("TOLLHOUSE_{prefix}_{setting}"), value);
             }
@@ -198,6 +231,15 @@ impl Fleet {
                     ("ADMIN_LISTEN", at(ports.domains_admin)),
                 ],
             ),
+            other => self.command_of_others(other)?,
+        })
+    }
+
+    /// The command of a program that is not the platform's.
+    fn command_of_others(&self, name: &str) -> anyhow::Result<Command> {
+        let ports = self.ports;
+        let file = |name: &str| self.directory.join(name).display().to_string();
+        Ok(match name {
             "redis" => {
                 let mut command = Command::new("redis-server");
                 command.args(["--bind", "127.0.0.1", "--save", "", "--port"]).arg(ports.redis.to_string());
@@ -210,30 +252,17 @@ impl Fleet {
                 command
                     .arg(format!("--config.file={}", file("prometheus.yml")))
                     .arg(format!("--storage.tsdb.path={}", file("prometheus")))
-                    .arg(format!("--web.listen-address={}", at(ports.prometheus)));
+                    .arg(format!("--web.listen-address={}", format_args!("127.0.0.1:{}", ports.prometheus)));
                 command
             }
-            other => anyhow::bail!("there is no process {other}"),
+            other => {
+                let line = self.others.get(other).with_context(|| format!("there is no process {other}"))?;
+                let (program, arguments) = line.split_first().context("a program")?;
+                let mut command = Command::new(program);
+                command.args(arguments);
+                command
+            }
         })
-    }
-
-    /// The alert rules of `config/`, sixty times faster, with the same job names.
-    fn configure_prometheus(&self) -> anyhow::Result<()> {
-        let rules = std::fs::read_to_string(self.repository.join("config/alerts.yml"))?;
-        std::fs::write(self.directory.join("alerts.yml"), faster(&rules))?;
-        let ports = self.ports;
-        let job = |name: &str, ports: &[u16]| {
-            let targets: Vec<String> = ports.iter().map(|port| format!("\"127.0.0.1:{port}\"")).collect();
-            format!("  - job_name: {name}\n    static_configs: [{{targets: [{}]}}]\n", targets.join(", "))
-        };
-        let text = format!(
-            "global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}}\n\
-             rule_files: [alerts.yml]\nscrape_configs:\n{}{}{}",
-            job("gateway", &ports.admin),
-            job("orders-service", &[ports.orders_admin]),
-            job("domains-service", &[ports.domains_admin]),
-        );
-        Ok(std::fs::write(self.directory.join("prometheus.yml"), text)?)
     }
 
     /// `kill -9`.
@@ -242,6 +271,31 @@ impl Fleet {
         child.kill()?;
         child.wait()?;
         Ok(())
+    }
+
+    /// SIGTERM; waits for the end.
+    pub(crate) fn quit(&mut self, name: &str) -> anyhow::Result<()> {
+        self.signal(name, "-TERM")?;
+        let mut child = self.processes.remove(name).with_context(|| format!("{name} does not run"))?;
+        let status = child.wait()?;
+        anyhow::ensure!(status.success(), "{name} ended with {status}");
+        Ok(())
+    }
+
+    /// The ids of the processes that run.
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        self.processes.values().map(Child::id).collect()
+    }
+
+    /// Processes that have ended by themselves.
+    pub(crate) fn ended(&mut self) -> anyhow::Result<Vec<&'static str>> {
+        let mut ended = Vec::new();
+        for (name, child) in &mut self.processes {
+            if child.try_wait()?.is_some() {
+                ended.push(*name);
+            }
+        }
+        Ok(ended)
     }
 
     /// `kill -STOP` or `kill -CONT`.
@@ -254,10 +308,15 @@ impl Fleet {
 
     /// A command to Redis.
     pub(crate) fn redis(&self, words: &[&str]) -> anyhow::Result<()> {
+        self.redis_says(words).map(drop)
+    }
+
+    /// A command to Redis, and its reply.
+    pub(crate) fn redis_says(&self, words: &[&str]) -> anyhow::Result<String> {
         let port = self.ports.redis.to_string();
-        let sent = Command::new("redis-cli").args(["-p", &port]).args(words).stdout(Stdio::null()).status()?;
-        anyhow::ensure!(sent.success(), "redis-cli {words:?}: {sent}");
-        Ok(())
+        let sent = Command::new("redis-cli").args(["-p", &port]).args(words).output()?;
+        anyhow::ensure!(sent.status.success(), "redis-cli {words:?}: {sent:?}");
+        Ok(String::from_utf8_lossy(&sent.stdout).into_owned())
     }
 
     /// Fills a small disk to its last byte.
@@ -335,52 +394,4 @@ impl Drop for Fleet {
     fn drop(&mut self) {
         self.end();
     }
-}
-
-/// The rules with all times divided by sixty.
-fn faster(rules: &str) -> String {
-    let mut out = String::with_capacity(rules.len());
-    let mut digits = String::new();
-    for letter in rules.chars() {
-        if letter.is_ascii_digit() {
-            digits.push(letter);
-            continue;
-        }
-        let number: u64 = digits.parse().unwrap_or(0);
-        // A time is a number, a unit, and then the end of the word: `5m]`, `for: 2m`.
-        match letter {
-            'd' if number > 0 => out.push_str(&format!("{}m", number * 24)),
-            'h' if number > 0 => out.push_str(&format!("{number}m")),
-            'm' if number > 0 => out.push_str(&format!("{number}s")),
-            other => {
-                out.push_str(&digits);
-                out.push(other);
-            }
-        }
-        digits.clear();
-    }
-    out.push_str(&digits);
-    out.replace("timestamp_seconds > 300", "timestamp_seconds > 5")
-}
-
-/// Ports that are free now.
-fn ports() -> anyhow::Result<Ports> {
-    let listeners: Vec<TcpListener> =
-        (0..15).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<std::io::Result<_>>()?;
-    let mut free = listeners.iter().map(|listener| listener.local_addr().map(|address| address.port()));
-    let mut next = || free.next().context("there are fifteen")?.context("a free port");
-    Ok(Ports {
-        https: [next()?, next()?],
-        admin: [next()?, next()?],
-        control: next()?,
-        orders: next()?,
-        prometheus: next()?,
-        http: [next()?, next()?],
-        redis: next()?,
-        postgres: next()?,
-        orders_http: next()?,
-        orders_admin: next()?,
-        domains_http: next()?,
-        domains_admin: next()?,
-    })
 }

@@ -12,7 +12,7 @@ use super::{Fleet, START_MAX};
 /// Megabytes of its disk: a new server takes about forty, and its log twice sixteen.
 const DISK: u32 = 160;
 
-/// The server refuses to run as root.
+/// The server refuses to run as root; another user's server runs as that user.
 const USER: &str = "nobody";
 
 impl Fleet {
@@ -22,9 +22,11 @@ impl Fleet {
         std::fs::set_permissions(&self.directory, std::fs::Permissions::from_mode(0o711))?;
         self.mount("postgres", DISK)?;
         let disk = self.directory.join("postgres");
-        let owned = Command::new("chown").arg(USER).arg(&disk).status()?;
-        anyhow::ensure!(owned.success(), "the server's disk cannot be given to {USER}");
-        let made = as_user(&program("initdb")?)
+        if is_root()? {
+            let owned = Command::new("chown").arg(USER).arg(&disk).status()?;
+            anyhow::ensure!(owned.success(), "the server's disk cannot be given to {USER}");
+        }
+        let made = as_user(&program("initdb")?)?
             .args(["--username=tollhouse", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"])
             .arg("--pgdata")
             .arg(disk.join("data"))
@@ -46,7 +48,7 @@ impl Fleet {
     }
 
     pub(super) fn server_command(&self) -> anyhow::Result<Command> {
-        let mut command = as_user(&program("postgres")?);
+        let mut command = as_user(&program("postgres")?)?;
         command.arg("-D").arg(self.directory.join("postgres/data"));
         let port = format!("port={}", self.ports.postgres);
         let settings = [
@@ -63,7 +65,7 @@ impl Fleet {
     }
 
     fn sql(&self, statement: &str) -> anyhow::Result<()> {
-        let mut command = as_user(&program("psql")?);
+        let mut command = as_user(&program("psql")?)?;
         let url = self.database_url("postgres");
         let output = command.args(["-X", "-q", "-d", &url, "-c", statement]).stdin(Stdio::null()).output()?;
         anyhow::ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -104,11 +106,20 @@ impl Fleet {
     }
 }
 
-fn as_user(program: &std::path::Path) -> Command {
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid", USER, "--regid", "nogroup", "--clear-groups"]).arg(program);
+/// Whether this process may mount file systems and change users.
+pub(crate) fn is_root() -> anyhow::Result<bool> {
+    use std::os::unix::fs::MetadataExt as _;
+    Ok(std::fs::metadata("/proc/self")?.uid() == 0)
+}
+
+fn as_user(program: &std::path::Path) -> anyhow::Result<Command> {
+    let mut command = Command::new(program);
+    if is_root()? {
+        command = Command::new("setpriv");
+        command.args(["--reuid", USER, "--regid", "nogroup", "--clear-groups"]).arg(program);
+    }
     command.current_dir("/").env("LC_ALL", "C.UTF-8");
-    command
+    Ok(command)
 }
 
 /// A program of the newest server that Debian has installed.
