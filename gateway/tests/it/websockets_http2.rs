@@ -94,6 +94,14 @@ async fn a_client_that_closes_and_ends_its_side_gets_the_close_frame_of_the_upst
     for world in [&over_http1, &over_http2] {
         world.blog.next(Act::Echo);
         let client = world.h2(BLOG).await;
+        let (_, mut from, mut to) = opened(&client, &handshake(BLOG, "/in-two-pieces")).await;
+        send(&mut to, Bytes::from_static(&GOING_AWAY_MASKED[..3]), false).await.unwrap();
+        arrive(&mut from, &GOING_AWAY_MASKED[..3]).await;
+        send(&mut to, Bytes::from_static(&GOING_AWAY_MASKED[3..]), true).await.unwrap();
+        arrive(&mut from, &GOING_AWAY_MASKED[3..]).await;
+        ends(&mut from).await;
+        world.blog.next(Act::Echo);
+        let client = world.h2(BLOG).await;
         let (_, mut from, mut to) = opened(&client, &handshake(BLOG, "/socket")).await;
         send(&mut to, Bytes::from_static(GOING_AWAY_MASKED), true).await.unwrap();
         arrive(&mut from, GOING_AWAY_MASKED).await;
