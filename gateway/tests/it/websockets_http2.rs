@@ -211,12 +211,12 @@ async fn an_upstream_of_http2_that_announces_them_gets_websockets_of_both_versio
     assert_eq!((status_of(&head), head.get("upgrade")), (101, Some("websocket")));
     assert_eq!(head.get("sec-websocket-accept"), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
     assert_eq!((head.get("sec-websocket-protocol"), head.get("transfer-encoding")), (Some("chat"), None));
-    client.send("hello").await;
-    assert_eq!(within(client.wire.exactly(5)).await, b"hello");
+    client.send("\x02\x05hello").await;
+    assert_eq!(within(client.wire.exactly(7)).await, b"\x02\x05hello");
     let h2 = world.h2(BLOG).await;
     let (_, mut from, mut to) = opened(&h2, &handshake(BLOG, "/two")).await;
-    send(&mut to, "hello".into(), false).await.unwrap();
-    arrive(&mut from, b"hello").await;
+    send(&mut to, "\x02\x05hello".into(), false).await.unwrap();
+    arrive(&mut from, b"\x02\x05hello").await;
     send(&mut to, Bytes::new(), true).await.unwrap();
     ends(&mut from).await;
     for path in ["/one", "/two"] {
