@@ -40,7 +40,7 @@ pub(crate) mod webhooks;
 pub(crate) mod withdrawals;
 pub(crate) mod write;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -113,7 +113,7 @@ pub(crate) struct Store {
     admitted: Arc<Admitted>,
     revocations: Option<Arc<Revocations>>,
     /// Leases whose work ended without a result.
-    unfinished: Arc<Mutex<Vec<UnfinishedLease>>>,
+    unfinished: Arc<Mutex<VecDeque<UnfinishedLease>>>,
 }
 
 /// How often the use of a credential is written down, in milliseconds.

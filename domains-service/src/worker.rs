@@ -163,7 +163,9 @@ async fn claim_due(app: &Arc<App>, in_progress: &mut InProgress) -> Result<()> {
         return Ok(());
     }
     let (store, now) = (&app.core.store, app.core.clock.now());
-    store.give_back_leases(now).await?;
+    if let Err(error) = store.give_back_leases(now).await {
+        tracing::warn!(%error, "cannot give back the lease of a domain; retrying until the lease ends");
+    }
     for domain in store.due_domains(now, DOMAINS_AT_ONCE_PER_PROJECT, DOMAINS_PER_SEARCH).await? {
         if in_progress.has_room_for(&domain) {
             in_progress.begin(app, domain);

@@ -57,5 +57,8 @@ def visit_once(page: str, given: dict, deadline: float) -> tuple[dict, str]:
                 receiver.handle_request()
         finally:
             chromium.terminate()
-            chromium.wait()
+            try:
+                chromium.wait(10)
+            except subprocess.TimeoutExpired:
+                chromium.kill()
         return report, log.read_text()

@@ -18,10 +18,10 @@ use crate::project::ProjectRef;
 /// Pause before the next check of a domain whose lease was given back without a result, in milliseconds.
 const AGAIN_MILLIS: i64 = 5_000;
 
-/// Leases to give back, at most: more than one process has at once. Others end by themselves.
+/// Leases to give back, at most: more than one process has at once. Those beyond it end when their time is over.
 const UNFINISHED_MAX: usize = 1_024;
 
-/// A lease to give back: a worker's on a domain, which ends in the same millisecond.
+/// A worker's lease on a domain, to give back. It is recognised by its end.
 #[derive(Clone, Debug)]
 pub(crate) struct UnfinishedLease {
     project: ProjectRef,
@@ -93,14 +93,18 @@ impl Store {
         let (project, name) = (domain.project.clone(), domain.name.clone());
         let mut unfinished = self.unfinished.lock();
         if unfinished.len() < UNFINISHED_MAX {
-            unfinished.push(UnfinishedLease { project, name, until: now.plus(LEASE_MILLIS) });
+            unfinished.push_back(UnfinishedLease { project, name, until: now.plus(LEASE_MILLIS) });
         }
     }
 
-    /// Gives back the leases whose work ended without a result, unless another worker has the domain by now.
+    /// Gives back the leases whose work ended without a result, unless another worker has the domain by now. After an
+    /// error the rest is given back by the next calls, the failed one last.
     pub(crate) async fn give_back_leases(&self, now: UnixMillis) -> Result<()> {
-        let next = || self.unfinished.lock().pop();
+        let next = || self.unfinished.lock().pop_front();
         while let Some(lease) = next() {
+            if lease.until <= now {
+                continue;
+            }
             let given_back = query(
                 "UPDATE domains SET lease_until = 0, due_at = $1
                  WHERE name = $2 AND project = $3 AND lease_until = $4 AND removal IS NULL",
@@ -109,7 +113,7 @@ impl Store {
             .run(self.writer())
             .await;
             if given_back.is_err() {
-                self.unfinished.lock().push(lease);
+                self.unfinished.lock().push_back(lease);
                 return given_back;
             }
         }

@@ -40,8 +40,9 @@ const COLUMNS: [(&str, &str, Safe, &str); 8] = [
         "domains",
         "removal",
         Safe::Snapshot,
-        // A domain that is not being removed has none. It must not be deleted because this column is damaged.
-        "UPDATE domains SET removal = CASE status WHEN 'removing' THEN $1 END WHERE removal > $1 RETURNING name, project",
+        // Only a domain that is being removed has one. Another domain must stay, whatever is in this column.
+        "UPDATE domains SET removal = CASE status WHEN 'removing' THEN $1 END
+         WHERE removal > $1 OR removal IS NOT NULL AND status <> 'removing' RETURNING name, project",
     ),
     (
         "edge_bans",
@@ -112,7 +113,7 @@ pub(crate) async fn put_right(write: &mut Write) -> Result<()> {
                 row,
                 of,
                 number,
-                "repaired a damaged number in a database column; the row is due, or awaited, again"
+                "repaired a damaged number in a database column; what it is needed for goes on"
             );
         }
     }

@@ -146,7 +146,8 @@ impl Store {
         // Numbers sort before other values, so an unreadable row hides no other.
         let found = query_as(
             "SELECT revision FROM
-                 (SELECT MIN(revision) AS revision FROM withdrawals UNION ALL SELECT MIN(removal) FROM domains) AS oldest
+                 (SELECT MIN(revision) AS revision FROM withdrawals UNION ALL SELECT MIN(removal) FROM domains
+                     WHERE status = 'removing') AS oldest
              WHERE revision IS NOT NULL ORDER BY revision LIMIT 1",
         );
         let oldest: Option<Found<(i64,)>> = found.fetch_optional(self.reader()).await?;
@@ -165,12 +166,13 @@ pub(crate) async fn end(connection: &mut Connection, revision: Revision) -> Resu
     Ok(ended.into_iter().filter_map(|found| found.row.read(&mut Columns::default())).collect())
 }
 
-/// Deletes the domains with a removal up to `revision`; returns their names.
+/// Deletes the domains that are being removed, with a removal up to `revision`; returns their names.
 pub(crate) async fn end_removals(connection: &mut Connection, revision: Revision) -> Result<Vec<Hostname>> {
-    let ended: Vec<Found<(String,)>> = query_as("DELETE FROM domains WHERE removal <= $1 RETURNING name")
-        .bind(column(revision))
-        .fetch_all(connection)
-        .await?;
+    let ended: Vec<Found<(String,)>> =
+        query_as("DELETE FROM domains WHERE removal <= $1 AND status = 'removing' RETURNING name")
+            .bind(column(revision))
+            .fetch_all(connection)
+            .await?;
     Ok(ended.into_iter().filter_map(|found| found.row.0.parse().ok()).collect())
 }
 
@@ -183,7 +185,7 @@ mod tests {
 
     use super::super::domains::save_domain;
     use super::*;
-    use crate::domain::Domain;
+    use crate::domain::{Domain, Status};
 
     #[tokio::test]
     async fn the_end_of_a_removal_leaves_a_name_alone_that_was_added_again() {
@@ -197,7 +199,8 @@ mod tests {
         sqlx::raw_sql(insert).execute(store.writer().sqlite().unwrap()).await.unwrap();
         let name: Hostname = "shop.example".parse().unwrap();
         let mut write = store.write().await.unwrap();
-        let removed = Domain { removal: Some(7), ..Domain::added(name.clone(), project.clone(), UnixMillis(1)) };
+        let added = Domain::added(name.clone(), project.clone(), UnixMillis(1));
+        let removed = Domain { removal: Some(7), status: Status::Removing, ..added };
         save_domain(write.connection(), &removed).await.unwrap();
         // Two processes end the removal, and its owner adds the name again between them.
         let ended = end_removals(write.connection(), Revision(7)).await.unwrap();

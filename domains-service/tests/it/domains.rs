@@ -152,7 +152,7 @@ async fn a_name_added_while_the_database_is_full_need_not_wait_for_the_end_of_a_
     let [full, free] = if over_postgres() {
         [
             "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no space left'; END $$;
-             CREATE TRIGGER full_disk BEFORE UPDATE OF due_at ON domains EXECUTE FUNCTION full_disk()",
+             CREATE TRIGGER full_disk BEFORE UPDATE OF due_at ON domains FOR EACH ROW EXECUTE FUNCTION full_disk()",
             "DROP TRIGGER full_disk ON domains",
         ]
     } else {

@@ -207,7 +207,7 @@ impl<'a, D: Downstream> WebSocketClient<'a, D> {
             }
         }
         let timer = self.answer_timer.get_or_insert_with(|| Box::pin(sleep(CLOSE_ANSWER_MAX)));
-        if self.unwritten > 0 || !self.sent.has_closed() {
+        if self.unwritten > 0 || !self.sent.has_closed() || !self.sent.is_between() {
             ready!(timer.as_mut().poll(cx));
         }
         Poll::Ready(Ok(0))

@@ -94,6 +94,14 @@ async fn a_client_that_closes_and_ends_its_side_gets_the_close_frame_of_the_upst
     for world in [&over_http1, &over_http2] {
         world.blog.next(Act::Echo);
         let client = world.h2(BLOG).await;
+        let (_, mut from, mut to) = opened(&client, &handshake(BLOG, "/in-two-pieces")).await;
+        send(&mut to, Bytes::from_static(&GOING_AWAY_MASKED[..3]), false).await.unwrap();
+        arrive(&mut from, &GOING_AWAY_MASKED[..3]).await;
+        send(&mut to, Bytes::from_static(&GOING_AWAY_MASKED[3..]), true).await.unwrap();
+        arrive(&mut from, &GOING_AWAY_MASKED[3..]).await;
+        ends(&mut from).await;
+        world.blog.next(Act::Echo);
+        let client = world.h2(BLOG).await;
         let (_, mut from, mut to) = opened(&client, &handshake(BLOG, "/socket")).await;
         send(&mut to, Bytes::from_static(GOING_AWAY_MASKED), true).await.unwrap();
         arrive(&mut from, GOING_AWAY_MASKED).await;
@@ -203,12 +211,12 @@ async fn an_upstream_of_http2_that_announces_them_gets_websockets_of_both_versio
     assert_eq!((status_of(&head), head.get("upgrade")), (101, Some("websocket")));
     assert_eq!(head.get("sec-websocket-accept"), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
     assert_eq!((head.get("sec-websocket-protocol"), head.get("transfer-encoding")), (Some("chat"), None));
-    client.send("hello").await;
-    assert_eq!(within(client.wire.exactly(5)).await, b"hello");
+    client.send("\x02\x05hello").await;
+    assert_eq!(within(client.wire.exactly(7)).await, b"\x02\x05hello");
     let h2 = world.h2(BLOG).await;
     let (_, mut from, mut to) = opened(&h2, &handshake(BLOG, "/two")).await;
-    send(&mut to, "hello".into(), false).await.unwrap();
-    arrive(&mut from, b"hello").await;
+    send(&mut to, "\x02\x05hello".into(), false).await.unwrap();
+    arrive(&mut from, b"\x02\x05hello").await;
     send(&mut to, Bytes::new(), true).await.unwrap();
     ends(&mut from).await;
     for path in ["/one", "/two"] {

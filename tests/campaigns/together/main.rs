@@ -139,7 +139,7 @@ mod tests {
         loop {
             let before = Times::of(&world.fleet.ids());
             let outcome = Run::carry_out(world, schedule).await;
-            let is_starved = Times::of(&world.fleet.ids()).are_starved_since(before);
+            let is_starved = Times::of(&world.fleet.ids()).are_starved_since(&before);
             match outcome {
                 Err(error) if is_starved && starved < STARVED_MAX => println!("the machine is too busy: {error}"),
                 outcome => return outcome,

@@ -99,7 +99,7 @@ impl AcmeAuthority {
                     );
                 }
             }
-            // It has connected, or did not have to.
+            // It has connected, or has verified the name before.
             None => {
                 if let Some(failures) = self.edge_outage.ended() {
                     tracing::info!(authority, failures, "the certificate authority connects to our gateways again");
