@@ -304,10 +304,7 @@ fn every_test_of_stored_data_passes_over_postgresql_too() {
         skipped.extend(meant);
     }
     let mut command = again();
-    // Most tests wait more than they compute.
-    let at_once = 2 * std::thread::available_parallelism().unwrap().get();
-    command.env(OVER_POSTGRES, "1").arg(format!("--test-threads={at_once}")).arg("--exact");
-    command.args(skipped.iter().flat_map(|name| ["--skip", *name]));
+    command.env(OVER_POSTGRES, "1").arg("--exact").args(skipped.iter().flat_map(|name| ["--skip", *name]));
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
