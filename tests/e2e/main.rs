@@ -7,6 +7,10 @@ mod backups;
 #[cfg(test)]
 mod bounds;
 #[cfg(test)]
+#[expect(dead_code, reason = "a clock that does not step needs no file")]
+#[path = "../../quota/src/tests/redis/clock.rs"]
+mod clock;
+#[cfg(test)]
 mod command_line;
 #[cfg(test)]
 mod custom_domains;

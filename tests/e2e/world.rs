@@ -11,6 +11,8 @@ use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::clock;
+
 /// Deadline of every wait; the test then fails and names the condition.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -78,7 +80,7 @@ impl Platform {
         let mut program = tollhouse();
         if self.seconds_behind > 0 {
             // Only the wall clock is wrong; deadlines are not affected.
-            program.env("LD_PRELOAD", wrong_clock_library()).env("FAKETIME", format!("-{}s", self.seconds_behind));
+            program.env("LD_PRELOAD", clock::libfaketime()).env("FAKETIME", format!("-{}s", self.seconds_behind));
             program.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
         }
         program
@@ -256,14 +258,6 @@ pub(crate) async fn until_checked_each(pause: Duration, what: &str, mut holds: i
         assert!(started.elapsed() < PATIENCE, "timed out waiting until {what}");
         pause.tick().await;
     }
-}
-
-/// The faketime library that shifts a process's clock, in the folder of this machine's architecture.
-fn wrong_clock_library() -> PathBuf {
-    let folders = std::fs::read_dir("/usr/lib").unwrap();
-    let libraries = folders.map(|folder| folder.unwrap().path().join("faketime/libfaketimeMT.so.1"));
-    let found = libraries.into_iter().find(|library| library.exists());
-    found.expect("faketime is needed for wrong clocks: install the package faketime (./check does)")
 }
 
 /// The program under test.

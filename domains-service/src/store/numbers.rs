@@ -81,7 +81,8 @@ const COLUMNS: [(&str, &str, Safe, &str); 8] = [
 
 /// Whether a withdrawal waits for an impossible or lost revision.
 const WAITS_FOR_EVER: &str = "SELECT COUNT(*) FROM
-    (SELECT removal FROM domains WHERE removal > $1 AND status = 'removing' UNION ALL SELECT revision FROM withdrawals WHERE revision > $1) AS waits";
+    (SELECT removal FROM domains WHERE removal > $1 AND status = 'removing'
+     UNION ALL SELECT revision FROM withdrawals WHERE revision > $1) AS waits";
 
 fn newest(write: &Write) -> i64 {
     i64::try_from(write.revision().0).unwrap_or(i64::MAX)
@@ -113,7 +114,7 @@ pub(crate) async fn put_right(write: &mut Write) -> Result<()> {
                 row,
                 of,
                 number,
-                "repaired a damaged number in a database column; what it is needed for goes on"
+                "repaired a damaged number in a database column; no action is needed"
             );
         }
     }

@@ -1,6 +1,8 @@
 //! Several gateway processes, one Redis, and a proxy between them that injects faults: the promises to customers of a
 //! platform with many gateways.
 
+#[path = "../../../quota/src/tests/redis/clock.rs"]
+mod clock;
 mod exactness;
 mod fault_proxy;
 mod faults;
@@ -186,13 +188,7 @@ impl Fleet {
         let log = self.directory.path().join(format!("gateway-{number}.log"));
         let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
         if clock_off_by != 0 {
-            // The library only: the program `faketime` stays as a parent, and killing it would leave the gateway
-            // behind. It reads the file repeatedly, so that a clock can step.
-            self.step_clock(number, clock_off_by);
-            command.env("LD_PRELOAD", wrong_clock_library()).env("FAKETIME_TIMESTAMP_FILE", self.clock_file(number));
-            command.env("FAKETIME_CACHE_DURATION", "1");
-            // Timers and deadlines keep running: only the wall clock is wrong.
-            command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+            command.envs(clock::of_program(&self.clock_file(number), clock_off_by.into()));
         }
         let process = command
             .arg("--config")
@@ -210,10 +206,7 @@ impl Fleet {
 
     /// Sets the offset of the wall clock of a node that started with a wrong one.
     pub(super) fn step_clock(&self, number: usize, off_by: i32) {
-        // Atomically: a half-written file would be another time.
-        let new = self.clock_file(number).with_extension("new");
-        std::fs::write(&new, format!("{off_by:+}s\n")).unwrap();
-        std::fs::rename(new, self.clock_file(number)).unwrap();
+        clock::set(&self.clock_file(number), off_by.into());
     }
 
     /// Waits until a node is ready, knows all keys, and counts with its store.
@@ -326,14 +319,6 @@ impl Fleet {
         let of = |line: &str| line.contains(&project) && line.contains("\"status\":200");
         lines.map(|text| text.lines().filter(|line| of(line)).count() as u64).sum()
     }
-}
-
-/// The library that makes a process's clock wrong, below the folder of this machine's architecture.
-fn wrong_clock_library() -> PathBuf {
-    let folders = std::fs::read_dir("/usr/lib").unwrap();
-    let libraries = folders.map(|folder| folder.unwrap().path().join("faketime/libfaketimeMT.so.1"));
-    let found = libraries.into_iter().find(|library| library.exists());
-    found.expect("faketime is needed for wrong clocks: install the package faketime (./check does)")
 }
 
 impl Node {

@@ -1,5 +1,7 @@
 //! The store of several nodes, with a real redis-server that each test starts.
 
+#[expect(dead_code, reason = "other programs than Redis have such clocks in the tests of gateways")]
+mod clock;
 mod cluster;
 mod faults;
 mod nodes;

@@ -12,6 +12,9 @@ mod ask;
 #[cfg(test)]
 mod broken;
 #[cfg(test)]
+#[path = "../../../quota/src/tests/redis/clock.rs"]
+mod clock;
+#[cfg(test)]
 #[expect(dead_code, reason = "replies are lost elsewhere")]
 #[path = "../../../gateway/tests/it/fleet/fault_proxy.rs"]
 mod fault_proxy;

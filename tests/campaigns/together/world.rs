@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -12,6 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::broken::{Broken, broken, eventually, within};
+use crate::clock;
 use crate::fault_proxy::FaultProxy;
 use crate::faults::{CALL_BUDGET, How, Part, Possible};
 use crate::fleet::{Change, Fleet, Store, is_root};
@@ -59,10 +59,11 @@ impl World {
                 ("TOLLHOUSE_GATEWAY_QUOTA_FAILED_AUTHENTICATIONS_PER_MINUTE", "1000000".to_owned()),
                 ("TOLLHOUSE_GATEWAY_DRAIN_LAME_DUCK", "0s".to_owned()),
             ];
-            variables.extend(clock(directory.path(), name));
+            variables.extend(clock::of_program(&clock_file(directory.path(), name), 0));
             fleet.changes.insert(name, Change { settings: Some(settings.clone()), variables });
         }
-        fleet.changes.insert("redis", Change { settings: None, variables: clock_of_store(directory.path()) });
+        let variables = clock::of_redis(&clock_file(directory.path(), "redis"), 0).to_vec();
+        fleet.changes.insert("redis", Change { settings: None, variables });
         let mut world = Self {
             fleet,
             store_links,
@@ -176,7 +177,7 @@ impl World {
 
     /// Sets the clock of a process to this many seconds off.
     fn step(&self, process: &str, by: i64) {
-        write_clock(&clock_file(&self.fleet.directory, process), by);
+        clock::set(&clock_file(&self.fleet.directory, process), by);
     }
 
     /// Restores the health of everything, as an operator does: starts what ended without its database, if that was in
@@ -291,40 +292,6 @@ async fn site() -> SocketAddr {
 
 fn clock_file(directory: &Path, process: &str) -> PathBuf {
     directory.join(format!("{process}.clock"))
-}
-
-fn write_clock(file: &Path, by: i64) {
-    // At once: a half-written file would be another time.
-    let new = file.with_extension("new");
-    std::fs::write(&new, format!("{by:+}s\n")).unwrap();
-    std::fs::rename(new, file).unwrap();
-}
-
-/// The variables of a process whose wall clock can step. Its deadlines are not affected.
-fn clock(directory: &Path, process: &str) -> Vec<(&'static str, String)> {
-    let folders = std::fs::read_dir("/usr/lib").unwrap();
-    let libraries = folders.map(|folder| folder.unwrap().path().join("faketime/libfaketimeMT.so.1"));
-    let found = libraries.into_iter().find(|library| library.exists());
-    let library = found.expect("faketime is needed for wrong clocks: install the package faketime (./check does)");
-    let file = clock_file(directory, process);
-    write_clock(&file, 0);
-    vec![
-        ("LD_PRELOAD", library.display().to_string()),
-        ("FAKETIME_TIMESTAMP_FILE", file.display().to_string()),
-        ("FAKETIME_CACHE_DURATION", "1".to_owned()),
-        ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
-    ]
-}
-
-/// The same for Redis, which libfaketime cannot change.
-fn clock_of_store(directory: &Path) -> Vec<(&'static str, String)> {
-    let (source, library) = (directory.join("clock.c"), directory.join("clock.so"));
-    std::fs::write(&source, include_str!("../../../quota/src/tests/redis/clock.c")).unwrap();
-    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source).status();
-    assert!(compiled.expect("a C compiler is needed: install gcc (./check does)").success());
-    let file = clock_file(directory, "redis");
-    write_clock(&file, 0);
-    vec![("LD_PRELOAD", library.display().to_string()), ("CLOCK_FILE", file.display().to_string())]
 }
 
 /// Says which faults are left out.

@@ -15,10 +15,10 @@ use crate::client::{Client, Refused};
 use crate::output::{Attention, answer, table, word};
 
 /// Longest wait for a process: longer than a service waits for its database, so that it can still say so.
-const HANGS_AFTER: Duration = Duration::from_secs(8);
+const RESPONSE_MAX: Duration = Duration::from_secs(8);
 
 pub(super) async fn run(common: &Common, client: Client) -> anyhow::Result<()> {
-    let (client, get) = (client.waiting(HANGS_AFTER), Method::GET);
+    let (client, get) = (client.waiting(RESPONSE_MAX), Method::GET);
     // The control plane first, so that gateways have had time to receive the revision that it reports.
     let (nodes, control, withdrawals) = join3(
         client.call(Operation::ListNodes, &[], ""),

@@ -1,7 +1,7 @@
 //! redis-server processes on their own ports, in temporary directories.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -9,6 +9,11 @@ use std::time::{Duration, Instant};
 use chassis::clock::{Clock as _, SystemClock};
 use socket2::{Domain, Protocol, Socket, Type};
 use tempfile::TempDir;
+
+use super::clock;
+
+/// The file of a server that says by how many seconds its clock is off.
+const CLOCK: &str = "clock";
 
 /// How far from midnight the clocks of servers with counted days stay, in seconds: longer than a test may take.
 const AWAY_FROM_MIDNIGHT: i64 = 900;
@@ -89,7 +94,7 @@ impl Redis {
     /// Lets the clock of a server step, which was started with one of its own.
     pub(crate) fn step_clock(&self, seconds: i64) {
         let off_by = self.clock_off_by.expect("a server with a clock of its own") + seconds;
-        set_clock(self.directory.path(), off_by);
+        clock::set(&self.directory.path().join(CLOCK), off_by);
     }
 
     /// SIGSTOP: the kernel still accepts connections for it.
@@ -155,27 +160,10 @@ fn port_with_another_above() -> u16 {
     panic!("a hundred ports, and the ones 10,000 above them are taken");
 }
 
-/// Builds a library in this directory that changes the clock of a process.
-fn clock_library(directory: &Path) -> PathBuf {
-    let (source, library) = (directory.join("clock.c"), directory.join("clock.so"));
-    std::fs::write(&source, include_str!("clock.c")).unwrap();
-    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source).status();
-    assert!(compiled.expect("a C compiler is needed: install gcc (./check does)").success());
-    library
-}
-
-/// The file that the library of [`clock_library`] reads whenever it is asked for the time.
-fn set_clock(directory: &Path, off_by: i64) -> PathBuf {
-    let (file, whole) = (directory.join("clock"), directory.join("clock.new"));
-    std::fs::write(&whole, off_by.to_string()).unwrap();
-    std::fs::rename(&whole, &file).unwrap();
-    file
-}
-
 fn spawn(port: u16, options: &[String], clock_off_by: Option<i64>, directory: &Path) -> Child {
     let mut command = Command::new("redis-server");
     if let Some(off_by) = clock_off_by {
-        command.env("LD_PRELOAD", clock_library(directory)).env("CLOCK_FILE", set_clock(directory, off_by));
+        command.envs(clock::of_redis(&directory.join(CLOCK), off_by));
     }
     // A configuration file comes before all options; a sentinel refuses an option to save.
     let (port, socket) = (port.to_string(), directory.join("socket"));
