@@ -4,7 +4,8 @@
     bench/run minutes [--only ROW[,ROW]] [--units]
 
 ROWs: up, check, again, quick, build, crates. The first three start in a fresh clone of HEAD with nothing built; downloaded
-crates and installed tools stay where they are. Rows that are not measured keep their figure. --units also builds what
+crates and installed tools stay where they are. Rows that are not measured keep their figure, and a row that fails ends the
+run without losing those before it. --units also builds what
 ./up builds with `cargo build --timings` and lists the units that cost most. Needs what ./check needs, and a quiet machine.
 """
 
@@ -50,7 +51,7 @@ def main():
             if row in only:
                 figures[row] = measure(clone)
                 print(f"{ROWS[row][0]}: {figures[row]}", flush=True)
-    write(figures)
+                write(figures)
 
 
 def minutes(began):
