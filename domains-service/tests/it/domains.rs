@@ -169,9 +169,9 @@ async fn a_name_added_while_the_database_is_full_need_not_wait_for_the_end_of_a_
         let is_leased = until.as_deref() != Some("0");
         if is_leased == expected { Ok(()) } else { Err(format!("leased until {until:?}")) }
     };
-    eventually(1_000, async || is_leased(true).await).await;
+    eventually(async || is_leased(true).await).await;
     execute(directory, free).await;
-    eventually(1_000, async || is_leased(false).await).await;
+    eventually(async || is_leased(false).await).await;
     platform.clock.advance(Duration::from_secs(5));
     platform.domain_in("demo", "shop.localhost", "active").await;
 }

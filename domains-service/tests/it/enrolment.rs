@@ -258,7 +258,7 @@ async fn a_revoked_credential_stays_refused_over_a_database_from_before_its_revo
         );
         // The same while the service runs: a standby takes over.
         stores::execute(before.path(), "UPDATE credentials SET revoked_at = NULL WHERE name IN ('added', 'ada')").await;
-        eventually(1_000, async || {
+        eventually(async || {
             let good = (good(&platform, case.kind).await, good(&platform, "operator").await);
             if (good.0.len(), good.1.len()) == (1, 1) {
                 Ok(())

@@ -102,7 +102,7 @@ async fn a_follower_with_changes_that_the_database_lost_is_refused_at_any_revisi
     again.stop().await;
     let bend = Bend { directory: Some(copy), change_log_rows: 1, ..Bend::default() };
     let compacted = Platform::bent(bend).await;
-    eventually(2_000, async || match compacted.follow(copied_at).await.next().await {
+    eventually(async || match compacted.follow(copied_at).await.next().await {
         Some(Frame::SnapshotBegin { .. }) => Ok(()),
         other => Err(format!("it goes on with {other:?}")),
     })
@@ -121,7 +121,7 @@ async fn a_compacted_log_gives_a_snapshot_to_followers_too_far_behind() {
     let bend = Bend { directory: Some(platform.directory.clone()), change_log_rows: 3, ..Bend::default() };
     let again = Platform::bent(bend).await;
     // Cleanup begins with the service; until it is done, the log still has everything.
-    eventually(2_000, async || match again.follow(start).await.next().await {
+    eventually(async || match again.follow(start).await.next().await {
         Some(Frame::SnapshotBegin { .. }) => Ok(()),
         other => Err(format!("it goes on with {other:?}")),
     })
@@ -259,7 +259,7 @@ async fn followers_are_counted_while_they_follow() {
     stream.snapshot().await;
     assert!(platform.metrics().await.contains("domains_feed_followers 1"));
     drop(stream);
-    eventually(1_000, async || {
+    eventually(async || {
         let left = platform.metrics().await.contains("domains_feed_followers 0");
         left.then_some(()).ok_or_else(|| "the follower that left is still counted".to_owned())
     })

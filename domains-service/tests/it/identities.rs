@@ -199,7 +199,7 @@ async fn a_removed_project_is_erased_after_its_restore_period_and_services_are_a
     let start = START.plus(i64::try_from(AFTER.as_millis()).unwrap());
     let bend = || Bend { directory: Some(platform.directory.clone()), start, ..Bend::default() };
     let mut later = Platform::bent(bend()).await;
-    let told = eventually(2_000, async || {
+    let told = eventually(async || {
         let told = erasures(&later).await;
         if told.is_empty() { Err("nothing is erased".to_owned()) } else { Ok(told) }
     });
@@ -215,7 +215,7 @@ async fn a_removed_project_is_erased_after_its_restore_period_and_services_are_a
     assert_eq!(erasures(&again).await, std::slice::from_ref(&uid));
     erased(&again, vec![uid]).await;
     assert_eq!(erasures(&again).await, []);
-    eventually(2_000, async || {
+    eventually(async || {
         let left = rows_with(directory.path(), &ids).await;
         if left.is_empty() { Ok(()) } else { Err(format!("rows of the project are left: {left:?}")) }
     })
@@ -257,7 +257,7 @@ async fn an_erased_project_leaves_no_byte_in_the_database_an_hour_later() {
     platform.stop().await;
     let start = START.plus(HOUR_MILLIS + 60_000);
     let mut later = Platform::bent(Bend { directory: Some(directory.clone()), start, ..Bend::default() }).await;
-    eventually(2_000, async || {
+    eventually(async || {
         let left = at_rest(directory.path(), &told);
         if left.is_empty() { Ok(()) } else { Err(format!("{left:?} can still be read")) }
     })

@@ -180,7 +180,7 @@ async fn known_credentials_work_while_the_database_is_full_and_while_it_is_away(
     let unknown = ask(&platform, "a stranger's", "GET", "/settings", Value::Null).await;
     assert_eq!(unknown.code(), (503, "storage_unavailable"), "the credential cannot be checked");
     execute(directory, "ALTER TABLE away RENAME TO credentials").await;
-    eventually(500, async || {
+    eventually(async || {
         let unknown = ask(&platform, "a stranger's", "GET", "/settings", Value::Null).await;
         if unknown.status == 401 { Ok(()) } else { Err(format!("{unknown:?}")) }
     })
@@ -246,7 +246,7 @@ async fn the_command_lines_credential_is_listed_and_ends_only_with_the_platforms
     assert!(refused.body["message"].as_str().unwrap().contains("platform's secret"), "{refused:?}");
     let taken = platform.operator("POST", "/credentials", json!({ "kind": "operator", "name": "command-line" })).await;
     assert_eq!(taken.code(), (409, "credential_exists"));
-    eventually(500, async || {
+    eventually(async || {
         let listed = platform.operator("GET", "/credentials?kind=operator", Value::Null).await.body;
         let known = &listed["credentials"][0];
         if known["last_used_at"].is_string() { Ok(()) } else { Err(format!("{known}")) }
@@ -306,7 +306,7 @@ async fn a_credential_with_an_unreadable_expiry_is_refused() {
     let token = made(&platform, "operator", "ada").await;
     assert_eq!(opens(&platform, "operator", &token).await, 200);
     execute(platform.directory.path(), "UPDATE credentials SET expires_at = 'never' WHERE name = 'ada'").await;
-    eventually(500, async || match opens(&platform, "operator", &token).await {
+    eventually(async || match opens(&platform, "operator", &token).await {
         401 => Ok(()),
         status => Err(format!("{status}")),
     })

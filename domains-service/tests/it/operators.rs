@@ -25,7 +25,7 @@ async fn a_token_opens_the_operators_api_until_it_ends_or_is_revoked() {
         assert_eq!(status(&platform, token, "/internal/projects").await, 200);
         assert_eq!(status(&platform, token, "/internal/edge/feed?node=a&after=0").await, 401);
     }
-    let listed = eventually(200, async || {
+    let listed = eventually(async || {
         let listed = platform.operator("GET", "/credentials?kind=operator", Value::Null).await;
         if listed.body["credentials"][0]["last_used_at"].is_string() { Ok(listed) } else { Err(format!("{listed:?}")) }
     })

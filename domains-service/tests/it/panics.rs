@@ -50,7 +50,7 @@ async fn a_panic_ends_one_background_task_which_is_started_again() {
              VALUES ('defective.ca', 'gone.test', 'https://ca.test/1', {now}, {now});"
     );
     stores::execute(platform.directory.path(), &order).await;
-    let panicked = eventually(500, async || {
+    let panicked = eventually(async || {
         let status = platform.operator("GET", "/status", Value::Null).await.body;
         let tasks = status["panicked_tasks"].clone();
         if tasks == json!([]) { Err(format!("{status}")) } else { Ok(tasks) }
@@ -58,7 +58,7 @@ async fn a_panic_ends_one_background_task_which_is_started_again() {
     .await;
     assert_eq!((&panicked[0]["task"], &panicked[0]["panics"]), (&json!("abandon_orders"), &json!(1)));
     platform.local_domain("demo", json!({ "name": "others-go-on.localhost" })).await;
-    eventually(500, async || {
+    eventually(async || {
         let directory = platform.directory.path();
         let left = stores::value(directory, "acme_orders", "CAST(COUNT(*) AS TEXT)", "1 = 1").await;
         if left.as_deref() == Some("0") { Ok(()) } else { Err(format!("{left:?} orders are left")) }

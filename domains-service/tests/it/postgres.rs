@@ -29,7 +29,7 @@ async fn replicas_at(url: &str) -> [Platform; 2] {
 
 /// Waits until a replica answers `is`, without any action on it.
 async fn until(platform: &Platform, path: &str, is: impl Fn(u16) -> bool) {
-    eventually(3_000, async || {
+    eventually(async || {
         let answer = platform.operator("GET", path, Value::Null).await;
         if is(answer.status) { Ok(()) } else { Err(format!("{path} goes on answering {answer:?}")) }
     })
@@ -64,7 +64,7 @@ async fn a_removal_waits_for_gateways_that_report_to_another_replica() {
     let (_, revision) = other.follow(0).await.snapshot().await;
     // The other replica receives a report shortly after it was made.
     let reported = async |reports: [(&str, u64); 2]| {
-        eventually(2_000, async || {
+        eventually(async || {
             for (node, applied) in reports {
                 other.report(node, applied).await;
             }
@@ -91,7 +91,7 @@ async fn a_removal_waits_for_gateways_that_report_to_another_replica() {
     }
     // With all gateways up to date a removal is answered as done, 204, when both confirm within one second.
     let mut number = 0;
-    eventually(50, async || {
+    eventually(async || {
         number += 1;
         let name = format!("till-{number}.localhost");
         one.local_domain("demo", json!({ "name": name })).await;
@@ -218,7 +218,7 @@ const HOLDERS: &str = "FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND da
 async fn hold(database: &str, lock: &str) -> JoinHandle<Result<String, String>> {
     let (of, text) = (database.to_owned(), format!("BEGIN; {lock}; SELECT pg_sleep(60)"));
     let holder = std::thread::spawn(move || Server::shared().try_sql(&of, &text));
-    eventually(1_000, async || {
+    eventually(async || {
         let count = Server::shared().sql(database, &format!("SELECT COUNT(*) {HOLDERS}"));
         if count == "1" { Ok(()) } else { Err("no connection holds the lock".to_owned()) }
     })
@@ -259,7 +259,7 @@ async fn followers_of_another_history_with_one_credential_leave_the_database_to_
         (0..40).map(|_| tokio::spawn(platform.client.get(&url).bearer_auth(&thief).send())).collect();
     let waiting =
         "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
-    eventually(1_000, async || {
+    eventually(async || {
         let count = server.sql(&database, waiting);
         if count == "0" { Err("no follower reads the database".to_owned()) } else { Ok(()) }
     })

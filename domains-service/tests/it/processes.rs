@@ -97,7 +97,7 @@ async fn restarted_after(mut platform: Platform, away: Duration) -> Platform {
 
 /// Until the database has a row of each of these.
 async fn on_record(platform: &Platform, names: &[&str]) {
-    eventually(2_000, async || {
+    eventually(async || {
         let nodes = platform.operator("GET", "/nodes", Value::Null).await.body;
         let known: Vec<&str> =
             nodes["nodes"].as_array().unwrap().iter().filter_map(|node| node["node"].as_str()).collect();

@@ -26,7 +26,7 @@ async fn waiting(platform: &Platform, project: &str, receiver: &Receiver) -> Str
 
 /// The deliveries of a webhook, once they are as expected.
 async fn deliveries(platform: &Platform, project: &str, webhook: &str, are: impl Fn(&[Value]) -> bool) -> Vec<Value> {
-    eventually(2_000, async || {
+    eventually(async || {
         let path = format!("/v1/projects/{project}/webhooks/{webhook}/deliveries");
         let list = platform.owner(project).get(&path).await.body["deliveries"].as_array().unwrap().clone();
         if are(&list) { Ok(list) } else { Err(format!("the deliveries are {list:#?}")) }

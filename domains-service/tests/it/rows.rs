@@ -201,7 +201,7 @@ async fn everything_else_goes_on(platform: &Platform, case: &str, number: usize)
         };
         let before = ends().await;
         let now = platform.clock.now().0;
-        eventually(2_000, async || {
+        eventually(async || {
             let ends = ends().await;
             // Renewed since the clock was moved: it ends later than a certificate of before can.
             let until = platform.seconds_until(&ends);
@@ -228,7 +228,7 @@ async fn everything_else_goes_on(platform: &Platform, case: &str, number: usize)
     for list in ["/projects", "/removed-projects", "/nodes", "/status"] {
         assert_eq!(platform.operator("GET", list, Value::Null).await.status, 200, "{case}");
     }
-    eventually(100, async || {
+    eventually(async || {
         let names = sites(platform).await?;
         if names.iter().any(|name| name == "good.localhost") { Ok(()) } else { Err(format!("{case}: {names:?}")) }
     })
@@ -309,7 +309,7 @@ async fn garbage_in_any_column_stops_nothing_but_its_row() {
         stores::execute(directory, "UPDATE acme_orders SET abandoned_at = 1").await;
         look_at_all(&platform).await;
         if *shown == Shown::InStatus {
-            eventually(1_000, async || {
+            eventually(async || {
                 let rows = unreadable(&platform).await;
                 let is_named = rows.iter().any(|row| row.starts_with(&format!("{table} ")));
                 if is_named { Ok(()) } else { Err(format!("{case} is not in {rows:?}")) }
@@ -330,7 +330,7 @@ async fn garbage_in_any_column_stops_nothing_but_its_row() {
         // Mended, it is read again.
         stores::set(directory, table, column, row, before.as_deref()).await;
         platform.clock.advance(std::time::Duration::from_mins(61));
-        eventually(1_000, async || {
+        eventually(async || {
             look_at_all(&platform).await;
             let rows = unreadable(&platform).await;
             // A change that is past is not read again until it is compacted.

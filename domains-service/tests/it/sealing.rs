@@ -50,7 +50,7 @@ async fn left(platform: &Platform) -> (i64, i64) {
 }
 
 async fn until_nothing_is_left(platform: &Platform) {
-    eventually(3_000, async || match left(platform).await {
+    eventually(async || match left(platform).await {
         (0, 0) => Ok(()),
         left => Err(format!("still sealed with an older secret: {left:?}")),
     })
@@ -175,7 +175,7 @@ async fn single_damaged_texts_do_not_stop_the_start_and_a_missing_secret_does() 
     let mut platform = Platform::bent(bend(&directory, OLD)).await;
     assert_eq!(left(&platform).await, (0, 1));
     // That of a key is not: it is set aside like any other row that cannot be read.
-    let names = eventually(100, async || {
+    let names = eventually(async || {
         let mut stream = platform.follow(0).await;
         let mut names = Vec::new();
         loop {

@@ -42,7 +42,7 @@ async fn happen(platform: &Platform, name: &str) {
 
 /// The endpoint's deliveries, newest first, once they are as expected.
 async fn deliveries(platform: &Platform, id: &str, are: impl Fn(&[Value]) -> bool) -> Vec<Value> {
-    eventually(2_000, async || {
+    eventually(async || {
         let answer = platform.owner("demo").get(&format!("{WEBHOOKS}/{id}/deliveries")).await;
         let deliveries = answer.body["deliveries"].as_array().unwrap().clone();
         if are(&deliveries) { Ok(deliveries) } else { Err(format!("the deliveries are {deliveries:#?}")) }

@@ -51,7 +51,7 @@ async fn waits(platform: &Platform, what: &str, which: &str) {
 /// The gateway applies everything: no withdrawal waits any more.
 async fn ends(platform: &Platform) {
     platform.report("silent", platform.newest_revision().await).await;
-    eventually(2_000, async || {
+    eventually(async || {
         let list = listed(platform).await;
         if list == json!({ "withdrawals": [], "total": 0 }) { Ok(()) } else { Err(list.to_string()) }
     })

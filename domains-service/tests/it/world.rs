@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chassis::clock::{Clock as _, ManualClock};
 use chassis::guard::operator_token;
@@ -42,6 +42,12 @@ pub(crate) const START: UnixMillis = UnixMillis(1_781_481_600_000);
 
 /// Longest time of a request, and of a change stream that a test reads.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
+
+/// The longest wait for a condition.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The longest pause between two looks at a condition.
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 /// The gateway in whose name tests send reports. Its node NODE is `tests/NODE` on record.
 const GATEWAY: &str = "tests";
@@ -314,7 +320,7 @@ impl Platform {
             site_project: None,
             issued_at: self.clock.now_seconds(),
         };
-        eventually(2_000, async || {
+        eventually(async || {
             let request = self.client.get(format!("{}/v1/acme-account", self.http)).header("x-request-id", "r1");
             let request =
                 request.header("x-forwarded-for", "192.0.2.1").header(IDENTITY_TOKEN_HEADER, key.sign(&no_caller));
@@ -413,7 +419,7 @@ impl Platform {
     /// Waits until a domain is as expected, and returns it.
     pub(crate) async fn domain_when(&self, project: &str, name: &str, is: impl Fn(&Value) -> bool) -> Value {
         let path = format!("/projects/{project}/domains/{name}");
-        eventually(2_000, async || {
+        eventually(async || {
             let domain = self.operator("GET", &path, Value::Null).await.body;
             if is(&domain) { Ok(domain) } else { Err(format!("the domain is {domain:#}")) }
         })
@@ -546,7 +552,8 @@ impl Client<'_> {
 /// Runs `work` during repeated reports, the first of which comes before it.
 pub(crate) async fn while_reporting<T>(mut report: impl AsyncFnMut(), work: impl Future<Output = T>) -> T {
     let mut work = std::pin::pin!(work);
-    let mut pause = tokio::time::interval(Duration::from_millis(10));
+    let mut pause = tokio::time::interval(Duration::from_millis(25));
+    pause.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         report().await;
         tokio::select! {
@@ -556,17 +563,17 @@ pub(crate) async fn while_reporting<T>(mut report: impl AsyncFnMut(), work: impl
     }
 }
 
-/// Polls up to `looks` times, a hundredth of a second apart, and returns the result. Fails with the last error.
-pub(crate) async fn eventually<T>(looks: usize, mut look: impl AsyncFnMut() -> Result<T, String>) -> T {
-    let mut last = String::new();
-    let mut pause = tokio::time::interval(Duration::from_millis(10));
-    pause.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    for _ in 0..looks {
-        match look().await {
+/// Polls until there is a result, at most [`PATIENCE`], and then fails with the last error. The first looks follow each other
+/// quickly; later ones are rarer, because they take processor time from what they wait for.
+pub(crate) async fn eventually<T>(mut look: impl AsyncFnMut() -> Result<T, String>) -> T {
+    let (began, mut pause) = (Instant::now(), Duration::from_millis(10));
+    loop {
+        let last = match look().await {
             Ok(found) => return found,
-            Err(instead) => last = instead,
-        }
-        pause.tick().await;
+            Err(instead) => instead,
+        };
+        assert!(began.elapsed() < PATIENCE, "waited in vain: {last}");
+        tokio::time::sleep(pause).await;
+        pause = (pause * 3 / 2).min(LONGEST_PAUSE);
     }
-    panic!("waited in vain: {last}");
 }

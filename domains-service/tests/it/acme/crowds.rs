@@ -40,7 +40,7 @@ async fn domains_added_all_at_once_never_meet_the_authoritys_limit() {
     for step in 1..=3 {
         platform.clock.advance(Duration::from_mins(21));
         let turns = (ORDERS_MAX + 35 * step - 1).min(projects * each);
-        eventually(2_000, async || {
+        eventually(async || {
             let metrics = platform.metrics().await;
             let active = metrics.lines().find_map(|line| line.strip_prefix("domains_state{state=\"active\"} "));
             let active: usize = active.and_then(|count| count.parse().ok()).unwrap_or(0);

@@ -74,7 +74,7 @@ impl Pebble {
         });
         let processes = processes.collect();
         for port in [port, management] {
-            eventually(1_000, async || {
+            eventually(async || {
                 let connected = tokio::net::TcpStream::connect(("127.0.0.1", port)).await;
                 connected.map_err(|error| format!("pebble does not listen: {error}"))
             })

@@ -149,7 +149,7 @@ async fn damage(platform: &Platform, all: &[stores::Column], round: usize) -> Ve
             .any(|(of, name, holds)| (*of, *name) == (*table, column.as_str()) && matches!(holds, Holds::Key));
         let is_read = matches!(read, But(but) if !is_key && !but.contains(&column.as_str()));
         let put = async || put(directory, table, row, column.clone(), garbage, is_read).await;
-        let one = eventually(100, async || {
+        let one = eventually(async || {
             if let Some(one) = put().await {
                 return Ok(one);
             }
@@ -218,7 +218,7 @@ async fn a_value_that_no_type_allows_stops_nothing_but_its_row() {
             one.table == "webhook_deliveries" && damaged.iter().any(of_webhook)
         };
         for one in damaged.iter().filter(|one| one.is_read && !is_hidden(one)) {
-            eventually(200, async || {
+            eventually(async || {
                 look_at_all(&platform).await;
                 let rows = rows_unreadable(&platform).await;
                 let is_named = rows.iter().any(|(table, _, _)| table == one.table);
@@ -243,7 +243,7 @@ async fn a_value_that_no_type_allows_stops_nothing_but_its_row() {
         }
         more_by_hand(&platform).await;
         platform.clock.advance(Duration::from_mins(61));
-        eventually(1_000, async || {
+        eventually(async || {
             more_by_hand(&platform).await;
             look_at_all(&platform).await;
             // A past change is not read again, and a row with its name again is another one.
@@ -296,7 +296,7 @@ async fn a_damaged_record_can_be_removed() {
     // When it reports, its record is valid again.
     let revision = platform.newest_revision().await;
     platform.report("edge-9", revision).await;
-    eventually(1_000, async || {
+    eventually(async || {
         let rows = rows_unreadable(&platform).await;
         platform.operator("GET", "/nodes", Value::Null).await;
         if rows.iter().any(|(table, _, _)| table == "processes") { Err(format!("{rows:?}")) } else { Ok(()) }

@@ -27,7 +27,7 @@ async fn with(platform: &Platform, row: &str, field: &str, value: Value) -> Stri
 
 /// The entities of a snapshot.
 async fn snapshot(platform: &Platform) -> Vec<Entity> {
-    eventually(100, async || entities(platform).await).await
+    eventually(async || entities(platform).await).await
 }
 
 fn names(entities: &[Entity]) -> Vec<EntityName> {

@@ -80,7 +80,7 @@ impl Receiver {
 
     /// Waits for the request with this index, and returns it.
     pub(crate) async fn message(&self, index: usize) -> Received {
-        eventually(2_000, async || {
+        eventually(async || {
             let message = self.script.received.lock().get(index).cloned();
             message.ok_or_else(|| format!("message {index} did not arrive; there are {:#?}", self.all()))
         })

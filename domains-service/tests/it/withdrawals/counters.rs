@@ -60,14 +60,14 @@ async fn a_damaged_counter_stops_neither_changes_nor_followers_nor_withdrawals()
         let first = revoked().await;
         assert_eq!(first.status, 202, "{damage}: the gateway has the key still: {first:?}");
         platform.report("edge-1", platform.newest_revision().await).await;
-        eventually(1_000, async || {
+        eventually(async || {
             let again = revoked().await;
             if again.status == 204 { Ok(()) } else { Err(format!("{damage}: {again:?}")) }
         })
         .await;
     }
     // Gateways sign with keys that services know: generations with damaged numbers are replaced.
-    eventually(1_000, async || {
+    eventually(async || {
         let highest = stores::value(directory, "gateway_keys", "CAST(MAX(number) AS TEXT)", "TRUE").await;
         let is_good = highest.as_ref().is_some_and(|number| number.len() <= 10);
         if is_good { Ok(()) } else { Err(format!("{highest:?}")) }

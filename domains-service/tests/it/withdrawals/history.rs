@@ -130,7 +130,7 @@ async fn another_replicas_report_of_another_history_confirms_nothing() {
     left.local_domain("demo", json!({ "name": "b.localhost" })).await;
     let applied = left.newest_revision().await;
     left.report("silent", applied).await;
-    eventually(2_000, async || {
+    eventually(async || {
         let nodes = right.operator("GET", "/nodes", Value::Null).await.body;
         if nodes["nodes"][0]["applied"] == applied { Ok(()) } else { Err(nodes.to_string()) }
     })

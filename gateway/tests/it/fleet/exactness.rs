@@ -7,7 +7,7 @@ use std::time::Instant;
 #[tokio::test(flavor = "multi_thread")]
 async fn three_gateways_admit_exactly_the_limit_and_the_books_agree_with_the_logs() {
     // The largest first: all of them fit into one minute.
-    let limits = [(20_000, 100_000), (1_000, 100_000), (300, 100_000), (60, 100_000)];
+    let limits = [(extent("FLEET_LARGEST", 5_000), 100_000), (1_000, 100_000), (300, 100_000), (60, 100_000)];
     for repeat in 1..=extent("FLEET_REPEATS", 1) {
         let fleet = Fleet::in_a_fresh_minute(3, &limits, "bans = \"off\"\non_store_down = \"deny\"").await;
         for (tenant, (limit, _)) in limits.into_iter().enumerate() {
@@ -17,7 +17,7 @@ async fn three_gateways_admit_exactly_the_limit_and_the_books_agree_with_the_log
             let calls = fleet.store_calls() - before;
             outcome.only(&[200, 429]);
             assert_eq!(outcome.broken, 0);
-            // A busy machine spreads the burst over the next minutes, and may be too slow to spend 20,000 in one.
+            // A busy machine spreads the burst over the next minutes, and may be too slow to spend thousands in one.
             match outcome.refused.keys().next() {
                 Some(spent) => assert_eq!(outcome.admitted.get(spent), Some(&limit), "{outcome:?}"),
                 None => assert!(limit > 1_000, "three times as many asked, and none was refused: {outcome:?}"),
