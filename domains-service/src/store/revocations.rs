@@ -87,7 +87,8 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<HashMap<String, Revocation>> {
         }
     }
     if damaged > DAMAGED_LOGGED_MAX {
-        tracing::error!(file = %path.display(), damaged, "skipped more damaged lines of revocations_file");
+        let words = "skipped damaged lines of revocations_file; only the first ones are logged. Check the disk";
+        tracing::error!(file = %path.display(), damaged, "{words}");
     }
     Ok(known)
 }

@@ -34,7 +34,7 @@ const CHANGE: Operation = Operation {
         Success::new(200, "The domain as it is now, on every gateway.", schema::of::<types::Domain>).with(&["ETag"]),
         Success::new(
             202,
-            "The domain as it is now; the gateways that `withdrawal` lists may send visitors as before.",
+            "The domain as it is now; the gateways that `withdrawal` lists may still redirect visitors as before the change.",
             schema::of::<types::Domain>,
         )
         .with(&["ETag"]),
