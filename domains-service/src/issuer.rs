@@ -20,7 +20,7 @@ use contract::time::{UnixMillis, UnixSeconds};
 use zeroize::Zeroizing;
 
 pub use crate::domain::failure::IssueError;
-pub use crate::limits::QueuePlace;
+pub use crate::limits::QueuePosition;
 pub use local::{LocalAuthority, signing};
 pub use verification::caa::CaaIdentity;
 
@@ -84,7 +84,7 @@ pub trait Issuer: Send + Sync {
     }
 
     /// The places of a project's names in the authority's queue.
-    async fn places(&self, _project: &ProjectUid) -> Result<Vec<(String, QueuePlace)>, IssueError> {
+    async fn places(&self, _project: &ProjectUid) -> Result<Vec<(String, QueuePosition)>, IssueError> {
         Ok(Vec::new())
     }
 
@@ -143,8 +143,8 @@ impl Authorities {
     }
 
     /// The places of a project's names in the queues of the public issuers; of several places the first.
-    pub(crate) async fn places(&self, project: &ProjectUid) -> Result<HashMap<String, QueuePlace>, IssueError> {
-        let mut places: HashMap<String, QueuePlace> = HashMap::new();
+    pub(crate) async fn places(&self, project: &ProjectUid) -> Result<HashMap<String, QueuePosition>, IssueError> {
+        let mut places: HashMap<String, QueuePosition> = HashMap::new();
         for issuer in &self.public {
             for (hostname, place) in issuer.places(project).await? {
                 let first = places.entry(hostname).or_insert(place);

@@ -39,7 +39,7 @@ pub(crate) use self::records::AcmeRecords;
 use self::transport::{Transport, has_answered, noting_answers};
 use super::{CaaIdentity, IssueError, IssueRequest, Issued, Issuer, RenewalAdvice};
 use crate::config::AcmeSettings;
-use crate::limits::QueuePlace;
+use crate::limits::QueuePosition;
 use crate::store::acme::OrderRecord;
 
 /// Refused nonces in a row that are retried silently: each refusal brings a new nonce (RFC 8555, section 6.5). The
@@ -351,7 +351,7 @@ impl Issuer for AcmeAuthority {
         Ok(self.records.offer_turns(&self.settings.name, available).await?)
     }
 
-    async fn places(&self, project: &ProjectUid) -> Result<Vec<(String, QueuePlace)>, IssueError> {
+    async fn places(&self, project: &ProjectUid) -> Result<Vec<(String, QueuePosition)>, IssueError> {
         let limits = self.settings.limits;
         Ok(self.records.store.queue_places(&self.settings.name, project, |kind| limits.of_kind(kind)).await?)
     }

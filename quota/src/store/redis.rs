@@ -286,11 +286,10 @@ impl Store for RedisStore {
                     futures_util::join!(self.run(link, &link.heartbeat, &key, &arguments, false), async {
                         probes_full && self.is_full(link).await
                     });
-                let [incarnation, now, nodes, turn] = protocol::integers::<4>(&answer?)?;
+                let [incarnation, now, nodes, index] = protocol::integers::<4>(&answer?)?;
                 self.servers.record_incarnation(link, u64::try_from(incarnation).unwrap_or(0));
-                let fleet = NonZeroU32::new(u32::try_from(nodes).unwrap_or(0));
-                let turn = u32::try_from(turn).unwrap_or(0);
-                Ok::<_, StoreOutage>((UnixMillis(now), fleet.map(|nodes| Fleet { nodes, turn }), full))
+                let [nodes, index] = [nodes, index].map(|number| u32::try_from(number).unwrap_or(0));
+                Ok::<_, StoreOutage>((UnixMillis(now), NonZeroU32::new(nodes).map(|nodes| Fleet { nodes, index }), full))
             }
         });
         let answers = join_all(heartbeats).await;

@@ -35,19 +35,19 @@ pub enum DegradedPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     nodes: NonZeroU32,
-    turn: u32,
+    index: u32,
 }
 
 impl Share {
-    /// The share of the node with `turn` nodes before it, out of `nodes`.
-    pub fn new(nodes: NonZeroU32, turn: u32) -> Self {
-        Self { nodes, turn: turn % nodes }
+    /// The share of the node with `index` nodes before it, out of `nodes`.
+    pub fn new(nodes: NonZeroU32, index: u32) -> Self {
+        Self { nodes, index: index % nodes }
     }
 
     /// The share of these units in the window of this number.
     pub(super) fn of(self, units: u32, window: i64) -> u32 {
         let nodes = i64::from(self.nodes.get());
-        let turn = (window.rem_euclid(nodes) + i64::from(self.turn)) % nodes;
+        let turn = (window.rem_euclid(nodes) + i64::from(self.index)) % nodes;
         units / self.nodes + u32::from(turn < i64::from(units % self.nodes))
     }
 }

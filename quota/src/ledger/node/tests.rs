@@ -265,7 +265,7 @@ fn the_shares_of_all_nodes_add_up_to_the_limit() {
     for nodes in (1..8).filter_map(NonZeroU32::new) {
         for limit in 0..100 {
             for window in [-1, 0, 28_333_333, i64::MAX] {
-                let shares = (7..7 + nodes.get()).map(|turn| Share::new(nodes, turn).of(limit, window));
+                let shares = (7..7 + nodes.get()).map(|index| Share::new(nodes, index).of(limit, window));
                 assert_eq!(shares.sum::<u32>(), limit, "{nodes} nodes, window {window}");
             }
         }
