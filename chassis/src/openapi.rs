@@ -93,7 +93,7 @@ pub struct Parameter {
     /// Its name.
     pub name: &'static str,
     /// `path`, `query` or `header`.
-    pub place: &'static str,
+    pub location: &'static str,
     /// Whether it is required.
     pub required: bool,
     /// Its description.
@@ -105,12 +105,12 @@ pub struct Parameter {
 impl Parameter {
     /// An optional query parameter.
     pub const fn query(name: &'static str, description: &'static str, schema: fn() -> Value) -> Self {
-        Self { name, place: "query", required: false, description, schema }
+        Self { name, location: "query", required: false, description, schema }
     }
 
     /// A path parameter.
     pub const fn path(name: &'static str, description: &'static str, schema: fn() -> Value) -> Self {
-        Self { name, place: "path", required: true, description, schema }
+        Self { name, location: "path", required: true, description, schema }
     }
 }
 

@@ -85,7 +85,7 @@ impl Client {
     /// # Errors
     /// If it cannot be reached, or refuses with its own message.
     pub async fn call(&self, operation: Operation, parameters: &[&str], query: &str) -> anyhow::Result<Value> {
-        let (method, path) = place_of(operation, parameters)?;
+        let (method, path) = method_and_path(operation, parameters)?;
         let mark = if query.is_empty() { "" } else { "?" };
         self.control(method, &format!("{path}{mark}{query}"), &Value::Null).await
     }
@@ -95,7 +95,7 @@ impl Client {
     /// # Errors
     /// Like [`Client::call`].
     pub async fn send(&self, operation: Operation, parameters: &[&str], body: &Value) -> anyhow::Result<Value> {
-        let (method, path) = place_of(operation, parameters)?;
+        let (method, path) = method_and_path(operation, parameters)?;
         self.control(method, &path, body).await
     }
 
@@ -227,7 +227,7 @@ impl Client {
 }
 
 /// The method of an operation, and its path with these parameters.
-fn place_of(operation: Operation, parameters: &[&str]) -> anyhow::Result<(Method, String)> {
+fn method_and_path(operation: Operation, parameters: &[&str]) -> anyhow::Result<(Method, String)> {
     let place = domains_service::at_operators(operation, parameters);
     let (method, path) = place.with_context(|| format!("unknown operation {}", operation.as_str()))?;
     Ok((method.as_str().parse()?, path))

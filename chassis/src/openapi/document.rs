@@ -200,7 +200,7 @@ fn add_code(found: &mut ByStatus, refusal: impl Coded) {
 
 fn parameter(of: &Parameter) -> Value {
     json!({
-        "name": of.name, "in": of.place, "required": of.required, "description": of.description, "schema": (of.schema)(),
+        "name": of.name, "in": of.location, "required": of.required, "description": of.description, "schema": (of.schema)(),
     })
 }
 

@@ -109,8 +109,8 @@ async fn response(app: &App, project: &ProjectRecord, domain: &Domain, status: S
     Ok((status, [(header::ETAG, etag)], axum::Json(shown)).into_response())
 }
 
-/// The positions of the project's names in the queue of orders. They change with every order, so they are no part of the
-/// record.
+/// The positions of the project's names in the queue of orders. They change with every order, so they are no part of
+/// the record.
 async fn queue_positions(app: &App, project: &ProjectRecord) -> HashMap<String, QueuePosition> {
     app.issuing.authorities.places(&project.id.uid).await.unwrap_or_else(|error| {
         tracing::warn!(

@@ -288,8 +288,8 @@ impl Store for RedisStore {
                     });
                 let [incarnation, now, nodes, index] = protocol::integers::<4>(&answer?)?;
                 self.servers.record_incarnation(link, u64::try_from(incarnation).unwrap_or(0));
-                let [nodes, index] = [nodes, index].map(|number| u32::try_from(number).unwrap_or(0));
-                Ok::<_, StoreOutage>((UnixMillis(now), NonZeroU32::new(nodes).map(|nodes| Fleet { nodes, index }), full))
+                let [size, index] = [nodes, index].map(|number| u32::try_from(number).unwrap_or(0));
+                Ok::<_, StoreOutage>((UnixMillis(now), NonZeroU32::new(size).map(|nodes| Fleet { nodes, index }), full))
             }
         });
         let answers = join_all(heartbeats).await;

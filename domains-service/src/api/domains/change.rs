@@ -75,7 +75,7 @@ const REMOVE: Operation = Operation {
 
 const IF_MATCH: Parameter = Parameter {
     name: "If-Match",
-    place: "header",
+    location: "header",
     required: false,
     description: "`ETag` of the domain as read; a later version is not changed.",
     schema: || json!({ "type": "string" }),
