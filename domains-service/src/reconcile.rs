@@ -27,7 +27,7 @@ use crate::publish;
 use crate::store::domains::NameClaims;
 use crate::store::leased::Leased;
 use crate::store::projects::{ProjectRecord, find_project};
-use crate::store::withdrawals::What;
+use crate::store::withdrawals::Kind;
 use crate::store::{Result, Store, StoreError, Write, acme, domains, queue};
 use verification::collect::{Subject, collect};
 use verification::facts::Claim;
@@ -193,7 +193,7 @@ async fn apply(
             Action::Save => leased.save(&mut write, domain.clone()).await?,
             Action::Publish => publish::site_and_dependants(&mut write, &domain).await?,
             Action::WithdrawFrom(loser) if write.changes_the_edge() => {
-                write.withdrawn(What::Name, domain.name.as_str(), &loser).await?;
+                write.record_withdrawal(Kind::Name, domain.name.as_str(), &loser).await?;
             }
             Action::WithdrawFrom(_) => {}
             Action::Deploy(bundle) => write.put(Entity::Certificate(*bundle)).await?,
@@ -250,7 +250,7 @@ async fn take_over(
         publish::site(write, &dependant).await?;
         if write.revision() != revision {
             // A gateway that misses the change would send the loser's visitors to the winner.
-            write.withdrawn(What::Redirect, dependant.name.as_str(), loser).await?;
+            write.record_withdrawal(Kind::Redirect, dependant.name.as_str(), loser).await?;
             let detail = json!({ "redirect_target_lost": lost.name });
             write.record(loser, Some(&dependant.name), "domain.updated", &Actor::system(), detail).await?;
         }
@@ -322,8 +322,8 @@ pub(crate) async fn remove(
     for domain in &mut removed {
         domain.removal = Some(revision.0);
         domains::save_domain(write.connection(), domain).await?;
-        write.forget_withdrawal(What::Redirect, domain.name.as_str(), &project.id).await?;
-        write.withdrawn(What::Name, domain.name.as_str(), &project.id).await?;
+        write.forget_withdrawal(Kind::Redirect, domain.name.as_str(), &project.id).await?;
+        write.record_withdrawal(Kind::Name, domain.name.as_str(), &project.id).await?;
     }
     if had_primary {
         primary::succeed(&mut write, &project.id).await?;

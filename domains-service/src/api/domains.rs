@@ -31,7 +31,7 @@ use crate::error::{ApiError, ApiResult, Code};
 use crate::issuer::QueuePosition;
 use crate::project::ProjectRef;
 use crate::store::projects::ProjectRecord;
-use crate::store::withdrawals::What;
+use crate::store::withdrawals::Kind;
 use crate::store::{Write, domains};
 use crate::withdrawals::PendingWithdrawals;
 
@@ -97,7 +97,7 @@ const fn writing(id: &'static str, method: Method, path: &'static str, handler: 
 }
 
 /// Withdrawals of a domain: gateways may still serve it for a while.
-const WITHDRAWN: &[What] = &[What::Name, What::Redirect];
+const WITHDRAWN: &[Kind] = &[Kind::Name, Kind::Redirect];
 
 /// A domain as a response. Its ETag depends only on the record, not on which gateways have applied it.
 async fn response(app: &App, project: &ProjectRecord, domain: &Domain, status: StatusCode) -> ApiResult {

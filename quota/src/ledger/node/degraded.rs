@@ -146,7 +146,7 @@ impl Mirror {
     /// Moves what was spent in windows that this node entered by itself to those that the store names, unless the store
     /// knows them. Units of a minute or day that had ended by then are dropped; if that is uncertain, they are kept.
     /// Returns whether anything was moved.
-    pub(super) fn adopt_windows(&mut self, executed: &Executed, now: Duration) -> bool {
+    pub(super) fn apply_windows(&mut self, executed: &Executed, now: Duration) -> bool {
         let Some(unnamed) = self.unnamed.take() else { return false };
         if !unnamed.by_own_clock && self.minute <= executed.minute {
             return false;

@@ -42,8 +42,8 @@ pub(super) async fn all(settings: &RedisSettings, round: u64) -> Result<Connecte
     let mut last = StoreOutage::Unreachable("no address".to_owned());
     for address in &settings.addresses {
         let found = match settings.mode {
-            RedisMode::Standalone => link(settings, address, String::new(), round).await.map(alone),
-            RedisMode::Sentinel => through_sentinel(settings, address, round).await.map(alone),
+            RedisMode::Standalone => link(settings, address, String::new(), round).await.map(single_server),
+            RedisMode::Sentinel => through_sentinel(settings, address, round).await.map(single_server),
             RedisMode::Cluster => cluster(settings, address, round).await,
         };
         match found {
@@ -54,7 +54,7 @@ pub(super) async fn all(settings: &RedisSettings, round: u64) -> Result<Connecte
     Err(last)
 }
 
-fn alone(link: Arc<Link>) -> ConnectedServers {
+fn single_server(link: Arc<Link>) -> ConnectedServers {
     (vec![Some(link)], None)
 }
 
