@@ -65,13 +65,13 @@ pub struct Operation<S: 'static, C: 'static> {
     pub answers: &'static [Success],
     /// Refusals of this operation; documents add those of all operations.
     pub errors: &'static [C],
-    /// Further members of the description, by name.
-    pub marks: &'static [(&'static str, MarkValue)],
+    /// Extensions of the description, such as `x-stability`, by name.
+    pub extensions: &'static [(&'static str, ExtensionValue)],
 }
 
-/// The value of a mark.
+/// The value of an extension.
 #[derive(Clone, Copy, Debug)]
-pub enum MarkValue {
+pub enum ExtensionValue {
     /// A boolean.
     Is(bool),
     /// A string.
@@ -162,13 +162,13 @@ impl<S: 'static, C: 'static> Operation<S, C> {
             body: None,
             answers: &[],
             errors: &[],
-            marks: &[],
+            extensions: &[],
         }
     }
 
-    /// Whether it has a mark with this name.
-    pub fn is_marked(&self, name: &str) -> bool {
-        self.marks.iter().any(|(mark, _)| *mark == name)
+    /// Whether it has an extension with this name.
+    pub fn has_extension(&self, name: &str) -> bool {
+        self.extensions.iter().any(|(extension, _)| *extension == name)
     }
 
     /// Its path with the parameters replaced, in order, by these values, percent-encoded.

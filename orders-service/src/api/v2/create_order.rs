@@ -53,7 +53,7 @@ pub(in super::super) const OPERATION: Operation = Operation {
         Code::UnsupportedMediaType,
         Code::IdempotencyKeyReused,
     ],
-    marks: BETA,
+    extensions: BETA,
     ..Operation::internal("createOrder", Method::Post, "/v2/store/orders", |post| on(post, create_order))
 };
 
