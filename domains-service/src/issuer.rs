@@ -74,7 +74,7 @@ pub trait Issuer: Send + Sync {
     fn caa(&self) -> Option<CaaIdentity>;
 
     /// The end of its pause after an outage.
-    fn away_until(&self, _now: UnixMillis) -> Option<UnixMillis> {
+    fn unreachable_until(&self, _now: UnixMillis) -> Option<UnixMillis> {
         None
     }
 
@@ -123,8 +123,8 @@ impl Authorities {
     }
 
     /// The end of the outage of all public issuers, if none can be asked now.
-    pub(crate) fn away_until(&self, now: UnixMillis) -> Option<UnixMillis> {
-        let away = self.public.iter().map(|issuer| issuer.away_until(now));
+    pub(crate) fn unreachable_until(&self, now: UnixMillis) -> Option<UnixMillis> {
+        let away = self.public.iter().map(|issuer| issuer.unreachable_until(now));
         away.collect::<Option<Vec<_>>>()?.into_iter().min()
     }
 

@@ -41,7 +41,7 @@ const FRESH_MILLIS: i64 = 3_600_000;
 /// The result of a reconciliation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reconciled {
-    /// The domain is where it belongs.
+    /// The check ended; its result is saved, or the order is postponed.
     Done,
     /// Another worker has claimed the domain, or it is gone.
     Elsewhere,
@@ -69,22 +69,22 @@ async fn reconcile_once(app: &App, domain: &Domain, reason: Reason, now: UnixMil
     app.core.metrics.verify_seconds.with_label_values(&[reason.as_str()]).observe(seconds);
     let Some(check) = check else { return Ok(Reconciled::Elsewhere) };
     advice::ask(&app.core, &app.issuing.authorities, &mut leased).await?;
-    Box::pin(take_check(app, leased, check, reason)).await
+    Box::pin(apply_check(app, leased, check, reason)).await
 }
 
 /// Whether only an order is due and every authority is unreachable: DNS was checked lately and is not asked again.
 fn waits_only_for_authorities(authorities: &Authorities, domain: &Domain, now: UnixMillis) -> bool {
     let is_fresh = domain.checked_at.is_some_and(|at| now.since(at) < FRESH_MILLIS);
     let waits = domain.certificate.next_attempt_at.is_some() || domain.certificate.queued;
-    is_fresh && waits && authorities.away_until(now).is_some()
+    is_fresh && waits && authorities.unreachable_until(now).is_some()
 }
 
-/// Has the order wait until an authority is back.
+/// Postpones the order until an authority is reachable.
 async fn postpone(store: &Store, authorities: &Authorities, mut leased: Leased<Domain>) -> Result<()> {
     let mut write = store.write().await?;
     let now = write.now();
     let Some(domain) = leased.reload(&mut write).await? else { return Ok(()) };
-    let until = authorities.away_until(now).unwrap_or(now);
+    let until = authorities.unreachable_until(now).unwrap_or(now);
     leased.save(&mut write, order::postponed(domain, until, now, jitter())).await?;
     leased.release(&mut write).await?;
     write.commit().await.map(drop)
@@ -148,7 +148,7 @@ pub(crate) async fn check_dns(app: &App, project: &ProjectRecord, domain: &Domai
 }
 
 /// Decides by a check, writes the decision, and orders a certificate if it includes one.
-async fn take_check(app: &App, leased: Leased<Domain>, check: DnsCheck, reason: Reason) -> Result<Reconciled> {
+async fn apply_check(app: &App, leased: Leased<Domain>, check: DnsCheck, reason: Reason) -> Result<Reconciled> {
     let mut write = app.core.store.write().await?;
     let now = write.now();
     let Some(domain) = leased.reload(&mut write).await? else { return Ok(Reconciled::Elsewhere) };
@@ -281,14 +281,14 @@ async fn holder(write: &mut Write, domain: &Domain, claims: NameClaims, check: &
     })
 }
 
-/// When the project's domains are served no more; `None`: its plan has custom domains.
+/// When the project's domains stop being served. `None` if its plan includes custom domains.
 fn served_until(plans: &Plans, project: &ProjectRecord) -> Option<UnixMillis> {
     let has_domains = plans.of(project.plan).domains > 0;
     (!has_domains).then(|| project.unpaid_since.map_or(UnixMillis(0), |since| since.plus(UNPAID_GRACE_MILLIS)))
 }
 
-/// Takes domains out of service: a gateway that has applied the commit serves their names no more. Returns the revision
-/// to wait for.
+/// Takes domains out of service: a gateway that has applied the commit no longer serves their names. Returns the
+/// revision to wait for.
 pub(crate) async fn remove(
     metrics: &Metrics,
     mut write: Write,

@@ -342,7 +342,7 @@ impl Issuer for AcmeAuthority {
 
     async fn offer_turns(&self) -> Result<usize, IssueError> {
         let now = self.records.clock.now();
-        if self.away_until(now).is_some() {
+        if self.unreachable_until(now).is_some() {
             return Ok(0);
         }
         let AcmeSettings { limits, mirror_limits, .. } = self.settings;
@@ -356,7 +356,7 @@ impl Issuer for AcmeAuthority {
         Ok(self.records.store.queue_places(&self.settings.name, project, |kind| limits.of_kind(kind)).await?)
     }
 
-    fn away_until(&self, now: UnixMillis) -> Option<UnixMillis> {
+    fn unreachable_until(&self, now: UnixMillis) -> Option<UnixMillis> {
         self.outage.until(now).max(self.edge_outage.until(now))
     }
 
