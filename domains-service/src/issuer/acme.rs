@@ -32,7 +32,7 @@ use rustls::pki_types::{CertificateDer, Der};
 use x509_parser::prelude::{FromDer as _, ParsedExtension, X509Certificate};
 use zeroize::Zeroizing;
 
-use self::explain::{explain, is, is_gone};
+use self::explain::{explain, has_kind, is_gone};
 use self::outage::Outage;
 use self::proof::fetch_authorization;
 pub(crate) use self::records::AcmeRecords;
@@ -68,7 +68,7 @@ macro_rules! retry_nonce {
         let mut left = NONCES_MAX;
         loop {
             match $call.await {
-                Err(error) if left > 0 && is(&error, "badNonce") => left -= 1,
+                Err(error) if left > 0 && has_kind(&error, "badNonce") => left -= 1,
                 outcome => break outcome,
             }
         }
@@ -199,7 +199,7 @@ impl AcmeAuthority {
                 Ok(order) => return Ok(order),
                 // It has no renewal information, or the certificate has a successor already.
                 Err(Error::Unsupported(_)) => {}
-                Err(error) if is(&error, "alreadyReplaced") => {}
+                Err(error) if has_kind(&error, "alreadyReplaced") => {}
                 Err(error) => return self.refused(error).await,
             }
         }

@@ -18,7 +18,7 @@ fn kind(problem: &Problem) -> &str {
 }
 
 /// Whether it is a problem of this kind.
-pub(super) fn is(error: &Error, what: &str) -> bool {
+pub(super) fn has_kind(error: &Error, what: &str) -> bool {
     matches!(error, Error::Api(problem) if kind(problem) == what)
 }
 
