@@ -1,4 +1,4 @@
-//! What this node knows of the nodes that share the limits, for an outage of the store.
+//! The number of nodes that share the limits, kept for an outage of the store.
 
 use std::time::Duration;
 
