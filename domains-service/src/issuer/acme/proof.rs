@@ -12,7 +12,8 @@ impl AcmeAuthority {
     /// Proves control of the name: publishes the challenge response, reports it to the authority, and waits for the
     /// result.
     pub(super) async fn prove(&self, order: &mut Order, request: &IssueRequest) -> Result<(), IssueError> {
-        // Fetches the authorization with retries for a refused nonce. The code below reads it and sends no request for it.
+        // Fetches the authorization with retries for a refused nonce. The code below reads it and sends no request for
+        // it.
         let fetched = retry_nonce!(fetch_authorization(order));
         fetched.map_err(|error| self.failed(&error))?;
         let missing = || IssueError::Unavailable("the order has no authorization".to_owned());
