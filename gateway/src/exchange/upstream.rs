@@ -191,9 +191,13 @@ impl UpstreamCall {
             Version::Http2(http2) => (http2.refused(&error), http2.is_silent(was_reset(&error)), http2.sent_at),
         };
         let may_repeat = !interim && self.buffer.is_empty() && request_body.is_at_hand();
+        let late = *error.etype() == ErrorType::ReadTimedout && *error.esource() == ErrorSource::Upstream;
         let failure = match refused {
             Some(refused) if may_repeat => Failure::Refused(refused),
             None if may_repeat && self.kind.reused && has_ended(&error) => Failure::Ended { before_request },
+            None if may_repeat && (has_ended(&error) || late && !self.wait_limits.is_over()) => {
+                Failure::Unanswered { late }
+            }
             _ => Failure::Unknown,
         };
         Failed { failure, reason: self.reason(&error), error, sent_at: Some(sent_at) }
