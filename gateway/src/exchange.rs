@@ -295,8 +295,10 @@ impl<'a> Exchange<'a> {
             let endpoint = self.facts.upstream.endpoint.as_ref().unwrap_or(&endpoint);
             match failed.failure {
                 Failure::Unconnected => self.gateway.has_not_connected(endpoint),
-                Failure::Ended { before_request: false } => endpoint.lost(false, now, failed_at),
-                Failure::Unanswered { late } => endpoint.lost(late, now, failed_at),
+                Failure::Ended { before_request: false } | Failure::Unanswered => {
+                    endpoint.lost(failed.late, now, failed_at);
+                }
+                _ if failed.late => endpoint.lost(true, now, failed_at),
                 _ => {}
             }
             let others = Others {

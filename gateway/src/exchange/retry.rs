@@ -49,10 +49,7 @@ pub(super) enum Failure {
         before_request: bool,
     },
     /// A new connection ended before the first byte of the response, or none came in time.
-    Unanswered {
-        /// None came in time.
-        late: bool,
-    },
+    Unanswered,
     /// The upstream may have processed the request, or its response has begun.
     Unknown,
 }
@@ -71,6 +68,8 @@ pub(super) struct Failed {
     pub(super) failure: Failure,
     /// The error, from which the refusal for the client follows.
     pub(super) error: Box<Error>,
+    /// The upstream had its time, and sent no byte of a response.
+    pub(super) late: bool,
     /// The reason, for the operator.
     pub(super) reason: Option<Cow<'static, str>>,
     /// When the request was sent, or a later time; `None` if it was not sent.
@@ -95,7 +94,7 @@ impl Retries {
         match failure {
             Failure::Unsent | Failure::Refused(_) => self.unread += 1,
             Failure::Unconnected => self.unconnected += 1,
-            Failure::Ended { .. } | Failure::Unanswered { .. } | Failure::Unknown => self.sent += 1,
+            Failure::Ended { .. } | Failure::Unanswered | Failure::Unknown => self.sent += 1,
         }
         // Only safe methods: the upstream may have processed the request.
         let may_repeat = self.sent < SENT_MAX && method.is_safe();
@@ -117,7 +116,7 @@ impl Retries {
             {
                 Retry::FreshConnection
             }
-            Failure::Unanswered { .. } if may_repeat && others.reliable => Retry::AnotherAddress,
+            Failure::Unanswered if may_repeat && others.reliable => Retry::AnotherAddress,
             _ => Retry::Never,
         }
     }
@@ -125,7 +124,7 @@ impl Retries {
 
 impl From<Box<Error>> for Failed {
     fn from(error: Box<Error>) -> Self {
-        Self { failure: Failure::Unknown, error, reason: None, sent_at: None }
+        Self { failure: Failure::Unknown, error, late: false, reason: None, sent_at: None }
     }
 }
 
@@ -155,7 +154,7 @@ mod tests {
         let budget = RetryBudget::default();
         while budget.spend() {}
         let others = |reliable| Others { count: 3, reliable };
-        let (ended, late) = (Failure::Ended { before_request: false }, Failure::Unanswered { late: true });
+        let (ended, late) = (Failure::Ended { before_request: false }, Failure::Unanswered);
         for (failures, method, reliable, expected) in [
             (&[Failure::Unconnected; 3][..], Method::POST, true, Retry::AnotherAddress),
             (&[Failure::Unconnected; 4], Method::POST, true, Retry::Never),
