@@ -33,7 +33,7 @@ use self::downstream::grpc_web::{self, GrpcWebClient};
 use self::downstream::http1::Http1Client;
 use self::downstream::http2::Http2Client;
 use self::progress::Progress;
-use self::retry::{Failed, Failure, Retries, Retry};
+use self::retry::{Failed, Failure, Others, Retries, Retry};
 use self::upstream::{Request, RequestBody, ResponseHead, UpstreamCall, WaitLimits, of_response, open, wants_trailers};
 use self::websocket::Handshake;
 use crate::answer::{Answer, Refusal, accepts_html};
@@ -291,11 +291,21 @@ impl<'a> Exchange<'a> {
                 Err(failed) => failed,
             };
             self.facts.upstream.reason = failed.reason;
-            if failed.failure == Failure::Unconnected {
-                self.gateway.has_not_connected(&endpoint);
+            let failed_at = self.gateway.clock.monotonic();
+            let endpoint = self.facts.upstream.endpoint.as_ref().unwrap_or(&endpoint);
+            match failed.failure {
+                Failure::Unconnected => self.gateway.has_not_connected(endpoint),
+                Failure::Ended { before_request: false } | Failure::Unanswered => {
+                    endpoint.lost(failed.late, now, failed_at);
+                }
+                _ if failed.late => endpoint.lost(true, now, failed_at),
+                _ => {}
             }
-            let several = upstream.endpoints.len() > 1;
-            match retries.after(failed.failure, &self.head.method, several, &upstream.retries) {
+            let others = Others {
+                count: upstream.endpoints.len().saturating_sub(1),
+                reliable: upstream.endpoints.has_reliable(endpoint, failed_at),
+            };
+            match retries.after(failed.failure, &self.head.method, others, &upstream.retries) {
                 Retry::AnotherAddress | Retry::AnotherStream => {}
                 Retry::NewConnection => received_after = Some(Instant::now()),
                 Retry::FreshConnection => received_after = failed.sent_at,
@@ -322,8 +332,9 @@ impl<'a> Exchange<'a> {
         match self.receive(&mut call, request_body, client).await {
             Ok((head, out)) => {
                 request_body.forget();
-                endpoint.worked();
-                self.facts.upstream.answered = Some(self.gateway.clock.monotonic());
+                let now = self.gateway.clock.monotonic();
+                endpoint.responded(now);
+                self.facts.upstream.answered = Some(now);
                 Ok((call, head, out))
             }
             Err(error) => Err(call.failed(error, request_body, self.facts.upstream.interim_responses > 0)),

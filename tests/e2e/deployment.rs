@@ -154,7 +154,8 @@ impl Deployment {
     }
 
     async fn in_files(directory: TempDir, environment: &str, gateways: (usize, &str)) -> Self {
-        let store = |name: &str| format!("database = \"{}\"\n", directory.path().join(name).display());
+        let store =
+            |name: &str| format!("create_database = true\ndatabase = \"{}\"\n", directory.path().join(name).display());
         let (domains, orders) = (store("domains.sqlite"), store("orders.sqlite"));
         Self::over(directory, environment, gateways, 1, &domains, &orders).await
     }
@@ -162,14 +163,21 @@ impl Deployment {
     /// A deployment with several replicas over one PostgreSQL server; each gateway has its own services.
     pub(crate) async fn of_replicas(replicas: usize) -> Self {
         let server = postgres::Server::shared();
-        let store = || format!("[store]\nkind = \"postgres\"\nurl = \"{}\"\nconnections = 5\n", server.database());
+        let store = || {
+            format!(
+                "create_database = true\n[store]\nkind = \"postgres\"\nurl = \"{}\"\nconnections = 5\n",
+                server.database()
+            )
+        };
         let (domains, orders) = (store(), store());
         Self::over(tempfile::tempdir().unwrap(), "live", (replicas, ""), replicas, &domains, &orders).await
     }
 
     /// A deployment with one replica, over these databases of a PostgreSQL server.
     pub(crate) async fn over_databases(domains: &str, orders: &str) -> Self {
-        let store = |url: &str| format!("[store]\nkind = \"postgres\"\nurl = \"{url}\"\nconnections = 5\n");
+        let store = |url: &str| {
+            format!("create_database = true\n[store]\nkind = \"postgres\"\nurl = \"{url}\"\nconnections = 5\n")
+        };
         Self::over(tempfile::tempdir().unwrap(), "live", (1, ""), 1, &store(domains), &store(orders)).await
     }
 

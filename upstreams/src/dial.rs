@@ -61,6 +61,8 @@ pub enum DialFailure {
     Tls,
     /// HTTP/2 could not be established.
     Protocol,
+    /// It accepts connections, but a request waited in vain for a response.
+    Silent,
 }
 
 impl DialFailure {
@@ -69,7 +71,7 @@ impl DialFailure {
         match self {
             Self::Refused => ErrorType::ConnectRefused,
             Self::NoRoute => ErrorType::ConnectNoRoute,
-            Self::TimedOut => ErrorType::ConnectTimedout,
+            Self::TimedOut | Self::Silent => ErrorType::ConnectTimedout,
             Self::Failed => ErrorType::ConnectError,
             Self::Tls => ErrorType::TLSHandshakeFailure,
             Self::Protocol => ErrorType::H2Error,

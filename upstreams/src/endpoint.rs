@@ -1,8 +1,9 @@
 //! Chooses the address of a request: round robin over those that are up.
 //!
 //! Health is passive, and active if configured ([`HealthCheck`]). An address that refuses connections gets no requests
-//! for a second, then one request tries it again. It is also probed once a second, so that its reported state is
-//! current. If all addresses are down, the one that failed least recently is tried anyway.
+//! until a probe, once a second, has connected to it. One that accepts connections but lets requests wait in vain is
+//! silent: every ten seconds one request tries it, and a response ends the silence. If no address works, the one that
+//! failed least recently is tried anyway.
 //! An endpoint given as a name means all addresses that the system's resolver returns. Names are looked up in the
 //! background, never while a request waits. If the resolver fails, the known addresses stay.
 
@@ -19,12 +20,24 @@ use tokio::time::Instant;
 
 use super::dial::{DialFailure, dial};
 use super::idle::Idle;
-use super::sessions::Sessions;
-use super::{ConnectionLimits, DialError, EndpointAddress, HealthCheck, HostPort, UpstreamSettings};
+use super::sessions::{self, Sessions};
+use super::{ConnectionLimits, DialError, EndpointAddress, HealthCheck, HostPort, Transport, UpstreamSettings};
 use chassis::names;
 
-/// How long a failed address gets no requests.
+/// How long a failed address gets no requests, also if no other one works.
 const DOWN_FOR: Duration = Duration::from_secs(1);
+
+/// The pause between two requests that try a silent address.
+const SILENT_FOR: Duration = Duration::from_secs(10);
+
+/// A silent address that no request has tried for this time counts as working again.
+const SILENCE_KNOWN_FOR: Duration = Duration::from_mins(1);
+
+/// An address that has lost a request within this time may be overloaded, as others of its upstream may be.
+const LOST_FOR: Duration = Duration::from_millis(200);
+
+/// Precision of the time of an address's last response: it is not written for every response.
+const RESPONSE_PRECISION: u64 = 100;
 
 /// The most addresses of one name; further ones are ignored.
 const ADDRESSES_PER_NAME_MAX: usize = 64;
@@ -44,6 +57,10 @@ pub struct Endpoint {
     down_until: AtomicU64,
     /// Monotonic milliseconds plus one of the first failure since it last worked; 0: the last attempt worked.
     failing_since: AtomicU64,
+    /// Monotonic milliseconds plus one of its last response, within [`RESPONSE_PRECISION`]; 0: there was none.
+    responded_at: AtomicU64,
+    /// Monotonic milliseconds plus one of the last request without a response; 0: there was none.
+    lost_at: AtomicU64,
     /// Health checks have taken it out of the rotation.
     is_out: AtomicBool,
     /// Consecutive results of health checks: good ones above zero, bad ones below.
@@ -70,6 +87,8 @@ impl Endpoint {
             failure: Mutex::default(),
             down_until: AtomicU64::new(0),
             failing_since: AtomicU64::new(0),
+            responded_at: AtomicU64::new(0),
+            lost_at: AtomicU64::new(0),
             is_out: AtomicBool::new(false),
             streak: AtomicI64::new(0),
             connections,
@@ -126,8 +145,29 @@ impl Endpoint {
         }
     }
 
-    /// For how long connections have failed, if the last one did: for operators. Requests use [`Endpoint::is_up`],
-    /// which lets one of them try again every second.
+    /// Records a response. `now` is the monotonic time.
+    pub fn responded(&self, now: Duration) {
+        self.worked();
+        let now = millis(now) + 1;
+        if now.saturating_sub(self.responded_at.load(Ordering::Relaxed)) >= RESPONSE_PRECISION {
+            self.responded_at.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// Records a request without a response, which began at `began`. If it waited in vain (`late`) and no other request
+    /// got a response meanwhile, the address is silent: a process that is stopped still accepts connections.
+    pub fn lost(&self, late: bool, began: Duration, now: Duration) {
+        self.lost_at.store(millis(now) + 1, Ordering::Relaxed);
+        if late && self.responded_at.load(Ordering::Relaxed) <= millis(began) {
+            self.failed_because(
+                &DialError::because(DialFailure::Silent, "it accepts connections but does not respond"),
+                now,
+            );
+            self.down_until.store(millis(now + SILENT_FOR), Ordering::Relaxed);
+        }
+    }
+
+    /// For how long it has failed, if the last attempt did.
     pub fn failing_for(&self, now: Duration) -> Option<Duration> {
         let since = self.failing_since.load(Ordering::Relaxed).checked_sub(1)?;
         Some(now.saturating_sub(Duration::from_millis(since)))
@@ -151,16 +191,37 @@ impl Endpoint {
         self.failing_since.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether a successful connection shows that the address works again; not if it accepts connections but breaks
-    /// HTTP/2.
-    fn is_probed(&self) -> bool {
-        let takes_connections = |(_, failure): &(Instant, DialError)| failure.kind == DialFailure::Protocol;
-        self.is_failing() && !self.failure.lock().as_ref().is_some_and(takes_connections)
+    /// When a silent address was last found silent.
+    fn silent_at(&self) -> Option<Instant> {
+        let failure = self.failure.lock();
+        let silent = failure.as_ref().filter(|(_, failure)| self.is_failing() && failure.kind == DialFailure::Silent);
+        silent.map(|(at, _)| *at)
     }
 
-    /// Whether requests are sent here.
+    /// Whether requests may be sent here.
     pub fn is_up(&self, now: Duration) -> bool {
         !self.is_out.load(Ordering::Relaxed) && self.down_until.load(Ordering::Relaxed) <= millis(now)
+    }
+
+    /// Whether requests are sent here: it is up, and the last attempt worked.
+    fn is_good(&self, now: Duration) -> bool {
+        self.is_up(now) && !self.is_failing()
+    }
+
+    /// Whether this request tries a silent address whose pause has passed. The next one waits for another pause.
+    fn takes_trial(&self, now: Duration) -> bool {
+        let until = self.down_until.load(Ordering::Relaxed);
+        let next = millis(now + SILENT_FOR);
+        self.is_failing()
+            && self.is_up(now)
+            && self.silent_at().is_some()
+            && self.down_until.compare_exchange(until, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether it can be expected to respond: it works, and has lost no request a moment ago.
+    fn is_reliable(&self, now: Duration) -> bool {
+        let lost = self.lost_at.load(Ordering::Relaxed);
+        self.is_good(now) && (lost == 0 || millis(now + Duration::from_millis(1)) >= lost + millis(LOST_FOR))
     }
 }
 
@@ -252,31 +313,42 @@ impl Endpoints {
         join_all(all.iter().map(|endpoint| check.run(endpoint, settings))).await;
     }
 
-    /// Connects to the addresses whose last connection failed. An address that accepts a connection works again.
+    /// Connects to the addresses whose last connection failed. An address that accepts a connection, and answers a PING
+    /// where it speaks HTTP/2, works again.
     pub(super) async fn probe(&self, settings: &UpstreamSettings) {
         let all = self.all.load_full();
-        let failing = all.iter().filter(|endpoint| endpoint.is_probed());
-        let probing = failing.map(async |endpoint| {
-            match dial(&settings.transport, endpoint, true, settings.connect_timeout).await {
-                Ok(_) => endpoint.worked(),
+        let probing = all.iter().filter(|endpoint| endpoint.is_failing()).map(async |endpoint| {
+            // Only a request shows whether it responds.
+            if let Some(found) = endpoint.silent_at() {
+                if found.elapsed() >= SILENCE_KNOWN_FOR {
+                    endpoint.worked();
+                }
+                return;
+            }
+            match probe(endpoint, &settings.transport, settings.connect_timeout).await {
+                Ok(()) => endpoint.worked(),
                 Err(error) => endpoint.record_failure(&error),
             }
         });
         join_all(probing).await;
     }
 
-    /// The address for the next attempt, not `tried` if there is another. `None` only if there is no address.
+    /// The address for the next attempt, not `tried` if there is another: one that works, else one whose pause after a
+    /// failure has passed, else the one that failed least recently. `None` only if there is no address.
     pub fn choose(&self, tried: Option<&EndpointAddress>, now: Duration) -> Option<Arc<Endpoint>> {
         let start = self.next.fetch_add(1, Ordering::Relaxed);
         let all = self.all.load();
         let rotation = || (0..all.len()).filter_map(|step| all.get((start.wrapping_add(step)) % all.len()));
+        let untried = |endpoint: &&Arc<Endpoint>| Some(&endpoint.address) != tried;
         rotation()
-            .find(|endpoint| endpoint.is_up(now) && Some(&endpoint.address) != tried)
+            .filter(untried)
+            .find(|endpoint| endpoint.is_good(now) || endpoint.takes_trial(now))
+            .or_else(|| rotation().filter(untried).find(|endpoint| endpoint.is_up(now)))
             .or_else(|| rotation().min_by_key(|endpoint| endpoint.down_until.load(Ordering::Relaxed)))
             .cloned()
     }
 
-    /// Another address that gets requests; of the other family (IPv4 or IPv6) if there is one, because families often
+    /// Another address that gets requests, if possible one that works; of the other family (IPv4 or IPv6) if there is one, because families often
     /// fail as a whole.
     pub(super) fn another(&self, than: &Endpoint, now: Duration) -> Option<Arc<Endpoint>> {
         let start = self.next.load(Ordering::Relaxed);
@@ -284,7 +356,12 @@ impl Endpoints {
         let rotation = (0..all.len()).filter_map(|step| all.get((start.wrapping_add(step)) % all.len()));
         let others = rotation.filter(|endpoint| endpoint.is_up(now) && endpoint.address != than.address);
         let is_v4 = |endpoint: &Endpoint| endpoint.address.ip().map(|ip| ip.is_ipv4());
-        others.max_by_key(|endpoint| is_v4(endpoint) != is_v4(than)).cloned()
+        others.max_by_key(|endpoint| (endpoint.is_good(now), is_v4(endpoint) != is_v4(than))).cloned()
+    }
+
+    /// Whether another address than this one can be expected to respond.
+    pub fn has_reliable(&self, than: &Endpoint, now: Duration) -> bool {
+        self.all.load().iter().any(|endpoint| endpoint.address != than.address && endpoint.is_reliable(now))
     }
 
     /// Number of addresses.
@@ -304,7 +381,7 @@ impl Endpoints {
 
     /// Number of addresses that get requests: neither failures nor health checks have taken them out of the rotation.
     pub fn in_rotation(&self, now: Duration) -> usize {
-        self.all.load().iter().filter(|endpoint| endpoint.is_up(now)).count()
+        self.all.load().iter().filter(|endpoint| endpoint.is_good(now)).count()
     }
 
     /// Why one of the failing addresses fails, if known.
@@ -321,6 +398,16 @@ impl Endpoints {
     pub fn failing_for(&self, now: Duration) -> Option<Duration> {
         self.all.load().iter().filter_map(|endpoint| endpoint.failing_for(now)).max()
     }
+}
+
+/// Connects, and exchanges a PING over HTTP/2: a stopped process accepts connections too.
+async fn probe(endpoint: &Endpoint, transport: &Transport, timeout: Duration) -> Result<(), DialError> {
+    let stream = dial(transport, endpoint, true, timeout).await?;
+    if matches!(transport, Transport::PlainHttp2) || stream.agreed_on_http2() {
+        let answered = tokio::time::timeout(timeout, sessions::answer_to_ping(stream)).await;
+        return answered.unwrap_or_else(|_| Err(DialError::because(DialFailure::TimedOut, "it does not answer PING")));
+    }
+    Ok(())
 }
 
 fn millis(duration: Duration) -> u64 {
@@ -372,20 +459,56 @@ mod tests {
     }
 
     #[test]
-    fn failed_addresses_get_no_requests_for_a_second() {
-        let endpoints = of(&["127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap()]);
+    fn failed_addresses_get_no_requests_while_others_work() {
+        let all: Vec<HostPort> = (1..=3).map(|port| format!("127.0.0.1:{port}").parse().unwrap()).collect();
+        let endpoints = of(&all);
         let now = Duration::from_secs(10);
-        let first = endpoints.choose(None, now).unwrap();
-        first.failed(now);
-        for before in [now, now + Duration::from_millis(999)] {
-            for _ in 0..4 {
-                assert_ne!(endpoints.choose(None, before).unwrap().address, first.address);
-            }
+        let chosen = |now| (0..9).map(|_| endpoints.choose(None, now).unwrap().text().to_owned()).collect::<Vec<_>>();
+        let dead = [endpoints.choose(None, now).unwrap(), endpoints.choose(None, now).unwrap()];
+        for endpoint in &dead {
+            endpoint.failed(now);
         }
-        let later = now + Duration::from_secs(1);
-        let chosen: std::collections::HashSet<_> =
-            (0..4).map(|_| endpoints.choose(None, later).unwrap().text().to_owned()).collect();
-        assert_eq!(chosen.len(), 2);
+        for later in [now, now + Duration::from_mins(1)] {
+            assert!(chosen(later).iter().all(|one| dead.iter().all(|dead| dead.text() != one)));
+        }
+        dead[0].worked();
+        assert!(chosen(now).iter().any(|one| dead[0].text() == one));
+    }
+
+    #[test]
+    fn an_address_is_silent_only_if_no_request_got_a_response_meanwhile() {
+        let endpoints = of(&["127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap()]);
+        let (began, now) = (Duration::from_secs(10), Duration::from_secs(20));
+        let one = endpoints.choose(None, began).unwrap();
+        one.responded(Duration::from_secs(15));
+        one.lost(true, began, now);
+        assert_eq!(endpoints.up(now), 2, "it is slow for one request");
+        one.lost(true, Duration::from_secs(16), now);
+        assert_eq!((endpoints.up(now), endpoints.in_rotation(now)), (1, 1));
+        let tries = |now| (0..9).filter(|_| endpoints.choose(None, now).unwrap().address == one.address).count();
+        assert_eq!((tries(now), tries(now + SILENT_FOR), tries(now + SILENT_FOR)), (0, 1, 0));
+        one.responded(now + SILENT_FOR);
+        assert!(tries(now + SILENT_FOR) > 1);
+    }
+
+    #[tokio::test]
+    async fn a_probe_over_http2_needs_an_answer_to_a_ping() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoints = of(&[listener.local_addr().unwrap().to_string().parse().unwrap()]);
+        let endpoint = endpoints.choose(None, Duration::ZERO).unwrap();
+        let probing = async |timeout| probe(&endpoint, &Transport::PlainHttp2, Duration::from_millis(timeout)).await;
+        let stopped = probing(300).await.unwrap_err();
+        assert_eq!(stopped.reason.as_deref(), Some("it does not answer PING"));
+        let serving = tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                // That of the probe above has ended.
+                let Ok(mut connection) = h2::server::handshake(stream).await else { continue };
+                while connection.accept().await.is_some() {}
+            }
+        });
+        probing(30_000).await.unwrap();
+        serving.abort();
     }
 
     #[test]

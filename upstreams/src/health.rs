@@ -48,6 +48,9 @@ impl HealthCheck {
     /// Checks one address once and records the result.
     pub(super) async fn run(&self, endpoint: &Endpoint, settings: &UpstreamSettings) {
         let healthy = tokio::time::timeout(self.timeout, self.check(endpoint, settings)).await.unwrap_or(false);
+        if healthy && self.port.is_none() {
+            endpoint.worked();
+        }
         if endpoint.checked(healthy, self) {
             tracing::warn!(address = %endpoint.address, healthy, "the health of an upstream address changed");
         }

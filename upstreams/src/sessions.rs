@@ -27,6 +27,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
+pub(crate) use self::session::answer_to_ping;
 use self::session::{Acquired, Opening, STREAMS_MAX, Session, State};
 use super::pool::{self, IDLE_MAX, PoolKey, Requirements};
 use super::{ConnectionLimits, DialError, DialFailure, Stream};

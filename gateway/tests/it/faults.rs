@@ -251,31 +251,90 @@ async fn a_client_that_leaves_releases_its_permit() {
 
 // promise: faults.10
 #[tokio::test]
-async fn with_one_of_two_addresses_dead_no_request_fails() {
-    let living = Upstream::start().await;
-    let (_held, refusing) = refusing_address();
-    let endpoints = vec![refusing, living.address];
-    let world = World::with(|setup| setup.orders_endpoints = endpoints).await;
-    let mut client = world.tls(DEMO).await;
-    for _ in 0..20 {
-        assert_eq!(client.ask(&world.list()).await.status, 200);
-        let reply = client.ask(&Ask::new("DELETE", DEMO, "/v1/store/orders/1").key(&world.key.text)).await;
-        assert_eq!(reply.status, 200);
-        // The dead one is tried again periodically.
-        world.clock.advance(Duration::from_millis(400));
+async fn while_one_address_works_no_request_fails() {
+    for dead in [1, 2, 4] {
+        let living = Upstream::start().await;
+        let refusing: Vec<_> = (0..dead).map(|_| refusing_address()).collect();
+        let mut endpoints: Vec<SocketAddr> = refusing.iter().map(|(_, address)| *address).collect();
+        endpoints.push(living.address);
+        let world = World::with(|setup| setup.orders_endpoints = endpoints).await;
+        let mut client = world.tls(DEMO).await;
+        for _ in 0..20 {
+            assert_eq!(client.ask(&world.list()).await.status, 200, "{dead} are dead");
+            let reply = client.ask(&Ask::new("DELETE", DEMO, "/v1/store/orders/1").key(&world.key.text)).await;
+            assert_eq!(reply.status, 200, "{dead} are dead");
+            world.clock.advance(Duration::from_millis(400));
+        }
+        assert_eq!(living.requests().len(), 40);
+        world.admin.counts("edge_upstream_requests_total{outcome=\"answered\"}", 40).await;
+        world.end().await;
     }
-    assert_eq!(living.requests().len(), 40);
-    world.admin.counts("edge_upstream_requests_total{outcome=\"answered\"}", 40).await;
 }
 
 #[tokio::test]
-async fn with_all_addresses_dead_the_answer_is_502_after_two_attempts() {
+async fn with_all_addresses_dead_the_answer_is_502_after_one_attempt_at_each() {
     let refusing = [refusing_address(), refusing_address(), refusing_address()];
     let endpoints = refusing.iter().map(|(_, address)| *address).collect();
     let world = World::with(|setup| setup.orders_endpoints = endpoints).await;
     let reply = world.ask(world.list()).await;
     assert_failed(&reply, 502, "upstream_unreachable", 299);
-    assert_eq!(world.log.line_of(reply.request_id()).await["attempts"], 2);
+    assert_eq!(world.log.line_of(reply.request_id()).await["attempts"], 3);
+}
+
+/// A stopped process: the kernel accepts its connections, and no request gets a response.
+#[tokio::test]
+async fn a_stopped_address_delays_one_request_in_ten_seconds_until_it_goes_on() {
+    let living = Upstream::start().await;
+    let stopped = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoints = vec![stopped.local_addr().unwrap(), living.address];
+    let world = World::with(|setup| {
+        setup.orders = "first_byte_timeout = \"150ms\"";
+        setup.orders_endpoints = endpoints;
+    })
+    .await;
+    let mut client = world.tls(DEMO).await;
+    for _ in 0..3 {
+        let mut delayed = 0;
+        for _ in 0..6 {
+            let reply = client.ask(&world.list()).await;
+            assert_eq!(reply.status, 200);
+            delayed += u64::from(world.log.line_of(reply.request_id()).await["attempts"] == 2);
+        }
+        assert_eq!(delayed, 1, "one request tries it");
+        let status = status_of(&world, "orders").await;
+        assert!(
+            status["up"] == 1 && status["failing_because"] == "it accepts connections but does not respond",
+            "{status}"
+        );
+        world.clock.advance(Duration::from_secs(10));
+    }
+    // It goes on, and the next request that tries it ends the silence.
+    stopped.set_nonblocking(true).unwrap();
+    let going_on = Upstream::over(TcpListener::from_std(stopped).unwrap());
+    for _ in 0..2 {
+        assert_eq!(client.ask(&world.list()).await.status, 200);
+    }
+    assert_eq!(status_of(&world, "orders").await["up"], 2);
+    // Those that were given up, and one that was not.
+    going_on.asked(4).await;
+}
+
+#[tokio::test]
+async fn a_safe_request_whose_process_dies_is_served_by_another_address() {
+    let (dying, living) = (Upstream::start().await, Upstream::start().await);
+    let endpoints = vec![dying.address, living.address];
+    let world = World::with(|setup| setup.orders_endpoints = endpoints).await;
+    for _ in 0..16 {
+        dying.next(Act::AnswerAndClose(Vec::new()));
+    }
+    let mut failed = 0;
+    for _ in 0..8 {
+        assert_eq!(world.ask(world.list()).await.status, 200);
+        let reply = world.ask(Ask::new("DELETE", DEMO, "/v1/store/orders/1").key(&world.key.text)).await;
+        failed += usize::from(reply.status == 502);
+    }
+    assert!(dying.requests().len() > failed, "safe requests too were sent to it");
+    assert_eq!(living.requests().len() + failed, 16, "only what was sent to it and may not be repeated fails");
 }
 
 /// A world with an idle upstream connection that dies with the next request.

@@ -302,6 +302,11 @@ async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     Ok((sender, connection, pings))
 }
 
+/// Opens an HTTP/2 connection, exchanges a PING and closes it.
+pub(crate) async fn answer_to_ping(stream: Stream) -> Result<(), DialError> {
+    handshake(stream, Arc::new(ReadMonitor::new())).await.map(drop)
+}
+
 fn options() -> h2::client::Builder {
     let mut options = h2::client::Builder::new();
     options

@@ -195,11 +195,13 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
     for upstream in items(edge, "/upstreams") {
         let figure = |field: &str| upstream.get(field).and_then(Value::as_u64).unwrap_or(0);
         if figure("up") < figure("endpoints") || figure("endpoints") == 0 {
+            let reason = upstream.get("failing_because").and_then(Value::as_str);
             found.push(format!(
-                "gateway {name} reaches {} of {} addresses of upstream {}",
+                "gateway {name} reaches {} of {} addresses of upstream {}{}",
                 figure("up"),
                 figure("endpoints"),
                 text(upstream, "name"),
+                reason.map_or(String::new(), |reason| format!(": {reason}")),
             ));
         }
     }
