@@ -8,7 +8,7 @@ Fails when a slow client outlives its deadline, when others wait more than twice
 HTTP/2, when a flood takes memory, when an old protocol is offered, when the grade for TLS is not A+ or there is a finding
 above LOW but of the test platform's certificate and names, when an HTTP/2 request fails, or a test of h2spec.
 Needs sslscan, openssl, dig, hexdump and nghttp2-client (Debian), which it installs as root, testssl.sh of Debian 13, because
-that of Debian 12 gives no grade, which it puts into a folder of its own; and `cargo build --release -p tollhouse`.
+that of Debian 12 gives no grade, which it puts into a folder of its own; and the release build, which bench/run makes.
 h2spec is in no package: it is run when it is on the path, and said to be missing otherwise.
 TOLLHOUSE=PROGRAM measures another build.
 """

@@ -9,8 +9,7 @@ more memory (ten of them 160 MB): heads of 14 KiB, bodies of 1 MiB, responses of
 The process is put into a memory control group of its own (version 1 or 2, which takes root). Fails when the kernel kills
 it, when it ends, when it does not serve afterwards, or when nothing was served under the load: what it has no memory for
 it must refuse. Needs redis-server and nghttp2-client (Debian), which it installs as root, and
-`cargo build --release -p tollhouse -p gateway --bin tollhouse --bin gateway`. TOLLHOUSE=PROGRAM (with gateway beside it)
-measures another build.
+the release build, which bench/run makes. TOLLHOUSE=PROGRAM (with gateway beside it) measures another build.
 """
 
 import argparse
