@@ -6,7 +6,6 @@
 //! they have confirmed: later requests, operators and owners see it with the same names, and metrics count it.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use contract::feed::Revision;
 use contract::project::ProjectUid;
@@ -15,16 +14,13 @@ use serde_json::json;
 
 use crate::actor::Actor;
 use crate::common::Core;
-use crate::gateways::Gateways;
+use crate::gateways::{ACKNOWLEDGEMENT_TIME_MAX, Gateways};
 use crate::nodes::{Acknowledged, Nodes};
 use crate::project::ProjectRef;
 use crate::store::log::claim;
 use crate::store::projects::find_project;
 use crate::store::withdrawals::{self, Kind, Withdrawal};
 use crate::store::{Result, Store, acme};
-
-/// How long an answer waits for the gateways.
-const ACKNOWLEDGEMENT_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Withdrawals that are read, oldest first, to measure since when each process is waited for.
 const ROWS_MEASURED_MAX: i64 = 1_000;

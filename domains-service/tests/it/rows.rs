@@ -327,7 +327,7 @@ async fn garbage_in_any_column_stops_nothing_but_its_row() {
             let change = platform.operator("PATCH", "/projects/demo/domains/bad.localhost", json!({ "primary": true }));
             assert_eq!(change.await.code(), (500, "record_unreadable"), "{case}");
         }
-        // Mended, it is read again.
+        // Repaired, it is read again.
         stores::set(directory, table, column, row, before.as_deref()).await;
         platform.clock.advance(std::time::Duration::from_mins(61));
         eventually(async || {

@@ -56,7 +56,7 @@ impl Share {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DegradedClock {
     /// The store's clock, as this node last received it.
-    Heard(UnixMillis),
+    Received(UnixMillis),
     /// This machine's clock: the store was never reached.
     Own(UnixMillis),
 }
@@ -101,7 +101,7 @@ impl NodeBucket {
     pub fn spend_degraded(&mut self, now: Duration, clock: DegradedClock, how: DegradedPolicy) -> DegradedStep {
         let limits = self.limits;
         let mirror = self.mirror.get_or_insert_with(|| match clock {
-            DegradedClock::Heard(clock) => Mirror::unnamed(clock, now, false),
+            DegradedClock::Received(clock) => Mirror::unnamed(clock, now, false),
             DegradedClock::Own(clock) => Mirror::unnamed(clock, now, true),
         });
         let clock = mirror.clock(now);
