@@ -110,7 +110,8 @@ pub async fn start_in(
         [("http", http.local_addr()?), ("internal", internal.local_addr()?), ("admin", admin.local_addr()?)];
     let (secret, effective) = (config.secret.clone(), Arc::new(Mutex::new(config.effective.clone())));
     let admin_hosts = config.admin_hosts.clone();
-    let (tls, internal_tls) = (config.tls.clone(), config.internal_tls.clone());
+    let [tls, internal_tls] =
+        [&config.tls, &config.internal_tls].map(|tls| tls.clone().map(|tls| (tls, metrics.tasks.clone())));
     let nodes = Arc::new(Nodes::new(clock.clone()));
     let mut authorities = world.authorities;
     let records = AcmeRecords {

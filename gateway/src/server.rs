@@ -180,7 +180,8 @@ async fn open_admin(
     };
     let (router, reload) = admin_router(config, parts.secrets.operators.clone(), view, parts.registry.clone(), logs)?;
     let end = Shutdown::new();
-    let task = tokio::spawn(serve_over(listener, config.admin_tls.clone(), router, admin_limits(), end.clone()));
+    let tls = config.admin_tls.clone().map(|tls| (tls, parts.tasks.clone()));
+    let task = tokio::spawn(serve_over(listener, tls, router, admin_limits(), end.clone()));
     Ok((AdminListener { address, end, task }, reload))
 }
 

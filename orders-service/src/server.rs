@@ -104,9 +104,10 @@ pub async fn start_with(
     let api = api::router(api).layer(axum::middleware::from_fn_with_state(traced_by, traced));
     let relaying = tasks.spawn("outbox_relay", &shutdown, Arc::new(outbox_relay), run_periodically);
     let erasing = tasks.spawn("erasure", &shutdown, Arc::new(eraser), run_periodically);
-    let public = serve_over(http, config.tls, api, limits, shutdown.clone());
+    let [tls, internal_tls] = [config.tls, config.internal_tls].map(|tls| tls.map(|tls| (tls, tasks.clone())));
+    let public = serve_over(http, tls, api, limits, shutdown.clone());
     let inside = internal::router(internal, Arc::new(Mutex::new(config.effective)), passes);
-    let private = serve_over(operators, config.internal_tls, inside, operators_limits, shutdown.clone());
+    let private = serve_over(operators, internal_tls, inside, operators_limits, shutdown.clone());
     // The admin listener ends last: until then it reports that the others drain.
     let admin_end = Shutdown::new();
     let admin_limits = ServeLimits { connections_max: admin::CONCURRENT_REQUESTS_MAX, ..limits };

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use chassis::clock::Clock as _;
 use chassis::logs::Logs;
 use chassis::shutdown::Shutdown;
+use chassis::supervise::blocking;
 use chassis::watchdog::Watchdog;
 use contract::time::UnixSeconds;
 use parking_lot::Mutex;
@@ -234,18 +235,16 @@ pub(super) async fn housekeep(chores: Arc<Chores>, disk: Arc<OnDisk>, end: Shutd
         // On a blocking thread: a disk busy with a large snapshot can block for seconds.
         let (checking, telemetry) = (disk.clone(), chores.telemetry.clone());
         let now = chores.clock.now_seconds();
-        let checked = tokio::task::spawn_blocking(move || checking.check(now, &telemetry)).await;
+        let (domains, replaced) = blocking(move || checking.check(now, &telemetry)).await;
         chores.telemetry.runtime_stall.set(chores.watchdog.longest_silence().as_secs_f64());
         chores.telemetry.show_clocks(chores.clock.off().by_name());
         chores.telemetry.show_dropped(chores.logs.dropped());
         chores.telemetry.quota.show_mode(chores.quota.mode());
         chores.telemetry.show_connections(chores.live.connections.live());
         seen.check(&chores);
-        if let Ok((domains, replaced)) = checked {
-            chores.telemetry.certificates.show(CertificateKind::Domains, domains.as_ref(), now);
-            if let Some(platform) = &disk.platform {
-                show_platform(&chores, platform, replaced, &mut platform_faults);
-            }
+        chores.telemetry.certificates.show(CertificateKind::Domains, domains.as_ref(), now);
+        if let Some(platform) = &disk.platform {
+            show_platform(&chores, platform, replaced, &mut platform_faults);
         }
         if ended {
             return;
