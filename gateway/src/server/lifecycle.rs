@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
 use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
 
 use super::counting::UsageFile;
 use crate::admin::Live;
@@ -79,8 +80,13 @@ impl DataPlane {
         self.listeners.clone()
     }
 
-    /// Waits for the shutdown. Begins it if a listener panics, because a new process serves again.
-    pub(super) async fn ends_in_order(&mut self, shutdown: &Shutdown) -> anyhow::Result<()> {
+    /// Waits for the shutdown. Begins it if a listener panics, the one of the task `admin` included, because a new
+    /// process serves again.
+    pub(super) async fn ends_in_order(
+        &mut self,
+        admin: &mut JoinHandle<anyhow::Result<()>>,
+        shutdown: &Shutdown,
+    ) -> anyhow::Result<()> {
         let [http, https] = &mut self.listeners;
         let is_over = |state: &ListenerState| *state == ListenerState::Stopped;
         let name = tokio::select! {
@@ -88,6 +94,7 @@ impl DataPlane {
             () = shutdown.begun() => return Ok(()),
             _ = http.wait_for(is_over) => "http",
             _ = https.wait_for(is_over) => "https",
+            _ = admin => "admin",
         };
         tracing::error!(
             listener = name,
