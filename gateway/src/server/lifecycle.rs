@@ -239,16 +239,16 @@ pub(super) async fn housekeep(chores: Arc<Chores>, disk: Arc<OnDisk>, end: Shutd
     let mut seen = Seen::default();
     loop {
         let ended = tokio::time::timeout(CHORES_EVERY, end.begun()).await.is_ok();
-        // On a blocking thread: a disk busy with a large snapshot can block for seconds.
-        let (checking, telemetry) = (disk.clone(), chores.telemetry.clone());
-        let now = chores.clock.now_seconds();
-        let (domains, replaced) = blocking(move || checking.check(now, &telemetry)).await;
         chores.telemetry.runtime_stall.set(chores.watchdog.longest_silence().as_secs_f64());
         chores.telemetry.show_clocks(chores.clock.off().by_name());
         chores.telemetry.show_dropped(chores.logs.dropped());
         chores.telemetry.quota.show_mode(chores.quota.mode());
         chores.telemetry.show_connections(chores.live.connections.live());
         seen.check(&chores);
+        // On a blocking thread: a disk busy with a large snapshot can block for seconds. Last, because it may panic.
+        let (checking, telemetry) = (disk.clone(), chores.telemetry.clone());
+        let now = chores.clock.now_seconds();
+        let (domains, replaced) = blocking(move || checking.check(now, &telemetry)).await;
         chores.telemetry.certificates.show(CertificateKind::Domains, domains.as_ref(), now);
         if let Some(platform) = &disk.platform {
             show_platform(&chores, platform, replaced, &mut platform_faults);
