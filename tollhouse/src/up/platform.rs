@@ -17,6 +17,7 @@ use contract::hostname::Hostname;
 use contract::key::Environment;
 use contract::project::UpstreamName;
 use contract::trust::ORDERS_SERVICE;
+use futures_util::future::select_all;
 use reqwest::Method;
 use toml_edit::{DocumentMut, Item, TableLike};
 
@@ -125,6 +126,12 @@ impl Platform {
         tokio::time::timeout(READY_MAX, ready)
             .await
             .context("the gateway did not become ready in time; see the log directory")
+    }
+
+    /// Waits until a part has ended by itself, after a panic.
+    pub(super) async fn part_ends(&self) {
+        let parts = self.services.iter().chain([&self.edge]);
+        select_all(parts.map(|part| Box::pin(part.ends()))).await;
     }
 
     /// Stops the gateway first, so that requests in progress keep their service.
