@@ -303,7 +303,7 @@ async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// Opens an HTTP/2 connection, exchanges a PING and closes it.
-pub(crate) async fn answer_to_ping(stream: Stream) -> Result<(), DialError> {
+pub(crate) async fn answer_to_ping(stream: crate::Stream) -> Result<(), DialError> {
     handshake(stream, Arc::new(ReadMonitor::new())).await.map(drop)
 }
 
