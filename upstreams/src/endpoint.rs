@@ -504,7 +504,7 @@ mod tests {
                 let (stream, _) = listener.accept().await.unwrap();
                 // That of the probe above has ended.
                 let Ok(mut connection) = h2::server::handshake(stream).await else { continue };
-                while connection.accept().await.is_some() {}
+                while let Some(Ok(_)) = connection.accept().await {}
             }
         });
         probing(30_000).await.unwrap();
