@@ -22,7 +22,7 @@ const KNOWS: &[(&str, &[&str])] = &[
     ("dashboard", &["contract", "chassis", "verification", "domains-api"]),
     ("domains-service", &["contract", "chassis", "verification", "domains-api", "dashboard"]),
     ("dev-world", &["contract", "chassis"]),
-    ("fuzz", &["contract", "chassis", "verification", "quota", "listener", "gateway"]),
+    ("fuzz", &["contract", "chassis", "verification", "quota", "listener", "upstreams", "gateway"]),
     ("tollhouse", &["contract", "chassis", "gateway", "orders-service", "domains-service", "dev-world"]),
 ];
 

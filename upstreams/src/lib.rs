@@ -16,6 +16,7 @@ mod idle;
 mod sessions;
 mod endpoint;
 mod health;
+pub mod fuzzing;
 
 use std::collections::HashMap;
 use std::sync::Arc;
