@@ -100,7 +100,7 @@ async fn requests(sessions: &Sessions, (mark, url): (u8, &str), shared: bool, in
         let connect = || {
             dials.set(dials.get() + 1);
             let (here, stream) = duplex(1 << 16);
-            let server = Server { stream, owner: (!shared).then_some(mark), streams: Vec::new(), heard: 0 };
+            let server = Server { stream, owner: (!shared).then_some(mark), streams: Vec::new(), received: 0 };
             tokio::spawn(server.serve(input.clone()));
             ready(Ok::<_, DialError>(here))
         };
@@ -130,7 +130,7 @@ struct Server {
     /// All streams so far, with the marks of their tenants.
     streams: Vec<(u32, u8)>,
     /// Frames of the client.
-    heard: usize,
+    received: usize,
 }
 
 impl Server {
@@ -188,8 +188,8 @@ impl Server {
 
     /// Reads frames until the client is silent.
     async fn hear_all(&mut self) -> Option<()> {
-        while let Ok(heard) = timeout(SILENCE, self.hear()).await {
-            heard?;
+        while let Ok(received) = timeout(SILENCE, self.hear()).await {
+            received?;
         }
         Some(())
     }
@@ -201,8 +201,8 @@ impl Server {
         let [_, high, low, kind, flags, id @ ..] = head;
         let mut payload = vec![0; usize::from(u16::from_be_bytes([high, low]))];
         self.stream.read_exact(&mut payload).await.ok()?;
-        self.heard += 1;
-        assert!(self.heard <= FRAMES_MAX, "the client sends frames without end");
+        self.received += 1;
+        assert!(self.received <= FRAMES_MAX, "the client sends frames without end");
         match kind {
             HEADERS => {
                 let mark = payload.last().copied().unwrap_or_default();
