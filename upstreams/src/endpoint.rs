@@ -1,6 +1,6 @@
 //! Chooses the address of a request: round robin over those that are up.
 //!
-//! Health is passive, and active if configured ([`HealthCheck`]). An address that refuses connections gets no requests
+//! Health is passive, and active if health checks are configured. An address that refuses connections gets no requests
 //! until a probe, once a second, has connected to it. One that accepts connections but lets requests wait in vain is
 //! silent: every ten seconds one request tries it, and a response ends the silence. If no address works, the one that
 //! failed least recently is tried anyway.
@@ -18,10 +18,9 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::dial::{DialFailure, dial};
 use super::idle::Idle;
-use super::sessions::{self, Sessions};
-use super::{ConnectionLimits, DialError, EndpointAddress, HealthCheck, HostPort, Transport, UpstreamSettings};
+use super::sessions::Sessions;
+use super::{ConnectionLimits, DialError, DialFailure, EndpointAddress, HostPort};
 use chassis::names;
 
 /// How long a failed address gets no requests, also if no other one works.
@@ -29,9 +28,6 @@ const DOWN_FOR: Duration = Duration::from_secs(1);
 
 /// The pause between two requests that try a silent address.
 const SILENT_FOR: Duration = Duration::from_secs(10);
-
-/// A silent address that no request has tried for this time counts as working again.
-const SILENCE_KNOWN_FOR: Duration = Duration::from_mins(1);
 
 /// An address that has lost a request within this time may be overloaded, as others of its upstream may be.
 const LOST_FOR: Duration = Duration::from_millis(200);
@@ -97,14 +93,14 @@ impl Endpoint {
         }
     }
 
-    /// Records the result of a health check; returns whether the address changed between up and out. Only one task
-    /// checks an address, so these stores do not race.
-    pub(super) fn checked(&self, healthy: bool, check: &HealthCheck) -> bool {
+    /// Records the result of a health check, of which `falls` bad ones take the address out and `rises` good ones bring it
+    /// back; returns whether it changed between up and out. Only one task checks an address, so these stores do not race.
+    pub(super) fn checked(&self, healthy: bool, (falls, rises): (u32, u32)) -> bool {
         let before = self.streak.load(Ordering::Relaxed);
         let streak = if healthy { before.max(0).saturating_add(1) } else { before.min(0).saturating_sub(1) };
         self.streak.store(streak, Ordering::Relaxed);
         let was_out = self.is_out.load(Ordering::Relaxed);
-        let is_out = if was_out { streak < i64::from(check.rises) } else { streak <= -i64::from(check.falls) };
+        let is_out = if was_out { streak < i64::from(rises) } else { streak <= -i64::from(falls) };
         self.is_out.store(is_out, Ordering::Relaxed);
         is_out != was_out
     }
@@ -187,12 +183,12 @@ impl Endpoint {
         failure.as_ref().filter(|_| self.is_failing()).map(|(tried, _)| tried.elapsed())
     }
 
-    fn is_failing(&self) -> bool {
+    pub(super) fn is_failing(&self) -> bool {
         self.failing_since.load(Ordering::Relaxed) != 0
     }
 
     /// When a silent address was last found silent.
-    fn silent_at(&self) -> Option<Instant> {
+    pub(super) fn silent_at(&self) -> Option<Instant> {
         let failure = self.failure.lock();
         let silent = failure.as_ref().filter(|(_, failure)| self.is_failing() && failure.kind == DialFailure::Silent);
         silent.map(|(at, _)| *at)
@@ -299,38 +295,17 @@ impl Endpoints {
         self.all.store(Arc::new(all.collect()));
     }
 
+    /// The addresses at present.
+    pub(super) fn all(&self) -> Arc<Vec<Arc<Endpoint>>> {
+        self.all.load_full()
+    }
+
     /// Closes connections that were idle for too long.
     pub(super) fn tidy(&self) {
         self.all.load().iter().for_each(|endpoint| {
             endpoint.idle.tidy();
             endpoint.sessions.tidy();
         });
-    }
-
-    /// Runs a health check on every address.
-    pub(super) async fn check(&self, check: &HealthCheck, settings: &UpstreamSettings) {
-        let all = self.all.load_full();
-        join_all(all.iter().map(|endpoint| check.run(endpoint, settings))).await;
-    }
-
-    /// Connects to the addresses whose last connection failed. An address that accepts a connection, and answers a PING
-    /// where it speaks HTTP/2, works again.
-    pub(super) async fn probe(&self, settings: &UpstreamSettings) {
-        let all = self.all.load_full();
-        let probing = all.iter().filter(|endpoint| endpoint.is_failing()).map(async |endpoint| {
-            // Only a request shows whether it responds.
-            if let Some(found) = endpoint.silent_at() {
-                if found.elapsed() >= SILENCE_KNOWN_FOR {
-                    endpoint.worked();
-                }
-                return;
-            }
-            match probe(endpoint, &settings.transport, settings.connect_timeout).await {
-                Ok(()) => endpoint.worked(),
-                Err(error) => endpoint.record_failure(&error),
-            }
-        });
-        join_all(probing).await;
     }
 
     /// The address for the next attempt, not `tried` if there is another: one that works, else one whose pause after a
@@ -398,16 +373,6 @@ impl Endpoints {
     pub fn failing_for(&self, now: Duration) -> Option<Duration> {
         self.all.load().iter().filter_map(|endpoint| endpoint.failing_for(now)).max()
     }
-}
-
-/// Connects, and exchanges a PING over HTTP/2: a stopped process accepts connections too.
-async fn probe(endpoint: &Endpoint, transport: &Transport, timeout: Duration) -> Result<(), DialError> {
-    let stream = dial(transport, endpoint, true, timeout).await?;
-    if matches!(transport, Transport::PlainHttp2) || stream.agreed_on_http2() {
-        let answered = tokio::time::timeout(timeout, sessions::answer_to_ping(stream)).await;
-        return answered.unwrap_or_else(|_| Err(DialError::because(DialFailure::TimedOut, "it does not answer PING")));
-    }
-    Ok(())
 }
 
 fn millis(duration: Duration) -> u64 {
@@ -489,26 +454,6 @@ mod tests {
         assert_eq!((tries(now), tries(now + SILENT_FOR), tries(now + SILENT_FOR)), (0, 1, 0));
         one.responded(now + SILENT_FOR);
         assert!(tries(now + SILENT_FOR) > 1);
-    }
-
-    #[tokio::test]
-    async fn a_probe_over_http2_needs_an_answer_to_a_ping() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let endpoints = of(&[listener.local_addr().unwrap().to_string().parse().unwrap()]);
-        let endpoint = endpoints.choose(None, Duration::ZERO).unwrap();
-        let probing = async |timeout| probe(&endpoint, &Transport::PlainHttp2, Duration::from_millis(timeout)).await;
-        let stopped = probing(300).await.unwrap_err();
-        assert_eq!(stopped.reason.as_deref(), Some("it does not answer PING"));
-        let serving = tokio::spawn(async move {
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                // That of the probe above has ended.
-                let Ok(mut connection) = h2::server::handshake(stream).await else { continue };
-                while let Some(Ok(_)) = connection.accept().await {}
-            }
-        });
-        probing(30_000).await.unwrap();
-        serving.abort();
     }
 
     #[test]

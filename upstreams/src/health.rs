@@ -10,13 +10,19 @@ mod multiplexed;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::{DialError, Endpoint, EndpointAddress, Stream, Transport, UpstreamSettings, dial};
+use super::{
+    DialError, DialFailure, Endpoint, EndpointAddress, Endpoints, Stream, Transport, UpstreamSettings, dial, sessions,
+};
 
 /// The start of a status line: `HTTP/1.1 200`.
 const STATUS_BYTES: usize = 12;
+
+/// A silent address that no request has tried for this time counts as working again.
+const SILENCE_KNOWN_FOR: Duration = Duration::from_mins(1);
 
 /// The request of a health check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +57,7 @@ impl HealthCheck {
         if healthy && self.port.is_none() {
             endpoint.worked();
         }
-        if endpoint.checked(healthy, self) {
+        if endpoint.checked(healthy, (self.falls, self.rises)) {
             tracing::warn!(address = %endpoint.address, healthy, "the health of an upstream address changed");
         }
     }
@@ -97,6 +103,44 @@ impl HealthCheck {
     }
 }
 
+impl Endpoints {
+    /// Runs a health check on every address.
+    pub(super) async fn check(&self, check: &HealthCheck, settings: &UpstreamSettings) {
+        let all = self.all();
+        join_all(all.iter().map(|endpoint| check.run(endpoint, settings))).await;
+    }
+
+    /// Connects to the addresses whose last connection failed. An address that accepts a connection, and answers a PING
+    /// where it speaks HTTP/2, works again.
+    pub(super) async fn probe(&self, settings: &UpstreamSettings) {
+        let all = self.all();
+        let probing = all.iter().filter(|endpoint| endpoint.is_failing()).map(async |endpoint| {
+            // Only a request shows whether it responds.
+            if let Some(found) = endpoint.silent_at() {
+                if found.elapsed() >= SILENCE_KNOWN_FOR {
+                    endpoint.worked();
+                }
+                return;
+            }
+            match probe(endpoint, &settings.transport, settings.connect_timeout).await {
+                Ok(()) => endpoint.worked(),
+                Err(error) => endpoint.record_failure(&error),
+            }
+        });
+        join_all(probing).await;
+    }
+}
+
+/// Connects, and exchanges a PING over HTTP/2: a stopped process accepts connections too.
+async fn probe(endpoint: &Endpoint, transport: &Transport, timeout: Duration) -> Result<(), DialError> {
+    let stream = dial(transport, endpoint, true, timeout).await?;
+    if matches!(transport, Transport::PlainHttp2) || stream.agreed_on_http2() {
+        let answered = tokio::time::timeout(timeout, sessions::answer_to_ping(stream)).await;
+        return answered.unwrap_or_else(|_| Err(DialError::because(DialFailure::TimedOut, "it does not answer PING")));
+    }
+    Ok(())
+}
+
 async fn ask_http1(mut stream: Stream, host: &str, path: &str) -> std::io::Result<bool> {
     let head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: tollhouse\r\nConnection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).await?;
@@ -132,8 +176,29 @@ mod tests {
         let answers = [false, false, true, false, false, false, true, false, true, true];
         let up = [true, true, true, true, true, false, false, false, false, true];
         for (answer, up) in answers.into_iter().zip(up) {
-            endpoint.checked(answer, &check);
+            endpoint.checked(answer, (check.falls, check.rises));
             assert_eq!(endpoint.is_up(now), up);
         }
+    }
+
+    #[tokio::test]
+    async fn a_probe_over_http2_needs_an_answer_to_a_ping() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let connections = ConnectionLimits { age: Duration::from_secs(1), requests: 1 };
+        let address = listener.local_addr().unwrap().into();
+        let endpoint = Endpoint::new(address, None, connections, Arc::new(Semaphore::new(1)));
+        let probing = async |timeout| probe(&endpoint, &Transport::PlainHttp2, Duration::from_millis(timeout)).await;
+        let stopped = probing(300).await.unwrap_err();
+        assert_eq!(stopped.reason.as_deref(), Some("it does not answer PING"));
+        let serving = tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                // That of the probe above has ended.
+                let Ok(mut connection) = h2::server::handshake(stream).await else { continue };
+                while let Some(Ok(_)) = connection.accept().await {}
+            }
+        });
+        probing(30_000).await.unwrap();
+        serving.abort();
     }
 }

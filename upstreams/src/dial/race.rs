@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::{DialError, DialFailure};
-use crate::{Endpoint, Endpoints};
+use crate::{DialError, DialFailure, Endpoint, Endpoints};
 
 /// How long the first address has before another one is tried too: the recommended delay of RFC 8305 section 8.
 const RACE_AFTER: Duration = Duration::from_millis(250);
