@@ -33,7 +33,7 @@ use self::downstream::grpc_web::{self, GrpcWebClient};
 use self::downstream::http1::Http1Client;
 use self::downstream::http2::Http2Client;
 use self::progress::Progress;
-use self::retry::{Failed, Failure, Others, Retries, Retry};
+use self::retry::{Failed, Retries, Retry};
 use self::upstream::{Request, RequestBody, ResponseHead, UpstreamCall, WaitLimits, of_response, open, wants_trailers};
 use self::websocket::Handshake;
 use crate::answer::{Answer, Refusal, accepts_html};
@@ -290,21 +290,9 @@ impl<'a> Exchange<'a> {
                 Ok(answered) => return Ok(answered),
                 Err(failed) => failed,
             };
-            self.facts.upstream.reason = failed.reason;
-            let failed_at = self.gateway.clock.monotonic();
+            self.facts.upstream.reason = failed.reason.clone();
             let endpoint = self.facts.upstream.endpoint.as_ref().unwrap_or(&endpoint);
-            match failed.failure {
-                Failure::Unconnected => self.gateway.has_not_connected(endpoint),
-                Failure::Ended { before_request: false } | Failure::Unanswered => {
-                    endpoint.lost(failed.late, now, failed_at);
-                }
-                _ if failed.late => endpoint.lost(true, now, failed_at),
-                _ => {}
-            }
-            let others = Others {
-                count: upstream.endpoints.len().saturating_sub(1),
-                reliable: upstream.endpoints.has_reliable(endpoint, failed_at),
-            };
+            let others = failed.record(self.gateway, (&upstream, endpoint), now);
             match retries.after(failed.failure, &self.head.method, others, &upstream.retries) {
                 Retry::AnotherAddress | Retry::AnotherStream => {}
                 Retry::NewConnection => received_after = Some(Instant::now()),

@@ -154,8 +154,7 @@ impl Deployment {
     }
 
     async fn in_files(directory: TempDir, environment: &str, gateways: (usize, &str)) -> Self {
-        let store =
-            |name: &str| format!("create_database = true\ndatabase = \"{}\"\n", directory.path().join(name).display());
+        let store = |name: &str| format!("database = \"{}\"\n", directory.path().join(name).display());
         let (domains, orders) = (store("domains.sqlite"), store("orders.sqlite"));
         Self::over(directory, environment, gateways, 1, &domains, &orders).await
     }
@@ -163,21 +162,14 @@ impl Deployment {
     /// A deployment with several replicas over one PostgreSQL server; each gateway has its own services.
     pub(crate) async fn of_replicas(replicas: usize) -> Self {
         let server = postgres::Server::shared();
-        let store = || {
-            format!(
-                "create_database = true\n[store]\nkind = \"postgres\"\nurl = \"{}\"\nconnections = 5\n",
-                server.database()
-            )
-        };
+        let store = || format!("[store]\nkind = \"postgres\"\nurl = \"{}\"\nconnections = 5\n", server.database());
         let (domains, orders) = (store(), store());
         Self::over(tempfile::tempdir().unwrap(), "live", (replicas, ""), replicas, &domains, &orders).await
     }
 
     /// A deployment with one replica, over these databases of a PostgreSQL server.
     pub(crate) async fn over_databases(domains: &str, orders: &str) -> Self {
-        let store = |url: &str| {
-            format!("create_database = true\n[store]\nkind = \"postgres\"\nurl = \"{url}\"\nconnections = 5\n")
-        };
+        let store = |url: &str| format!("[store]\nkind = \"postgres\"\nurl = \"{url}\"\nconnections = 5\n");
         Self::over(tempfile::tempdir().unwrap(), "live", (1, ""), 1, &store(domains), &store(orders)).await
     }
 
@@ -226,7 +218,7 @@ impl Deployment {
         let mut services = Vec::new();
         for _ in 0..replicas {
             let domains = format!(
-                "{common}secret_file = \"{}\"\nsealing_secret_file = \"{}\"\ngateways_directory = \"{}\"\n\
+                "{common}create_database = true\nsecret_file = \"{}\"\nsealing_secret_file = \"{}\"\ngateways_directory = \"{}\"\n\
                  services_directory = \"{}\"\nrevocations_file = \"{}\"\nplatform_domain = \"{DOMAIN}\"\nallow_local_names = true\n\
                  {domains_store}[local_authority]\nca_certificate_file = \"{}\"\nca_key_file = \"{}\"\n",
                 path("secrets/platform.key"),
@@ -238,7 +230,7 @@ impl Deployment {
                 path("ca/ca.key"),
             );
             let orders = format!(
-                "{common}credential_file = \"{}\"\n{orders_store}[identity]\ntrust_file = \"{}\"\n",
+                "{common}create_database = true\ncredential_file = \"{}\"\n{orders_store}[identity]\ntrust_file = \"{}\"\n",
                 path("secrets/services/orders-service.key"),
                 path("orders-trust.json"),
             );
@@ -389,7 +381,7 @@ fn edge(common: &str, path: &dyn Fn(&str) -> String, number: usize, [domains, or
     let shipped: toml_edit::DocumentMut = include_str!("../../config/gateway.toml").parse().unwrap();
     let routes = shipped["upstreams"]["orders"]["routes"].to_string();
     format!(
-        "{common}credential_file = \"{credential}\"\nsealing_secret_file = \"{sealing}\"\ndata_directory = \"{data}\"\n\
+        "{common}create_database = true\ncredential_file = \"{credential}\"\nsealing_secret_file = \"{sealing}\"\ndata_directory = \"{data}\"\n\
          [listen]\nhttp = \"127.0.0.1:0\"\nhttps = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n\
          [tls]\nplatform_certificate_file = \"{certificate}\"\nplatform_key_file = \"{key}\"\n\
          [feed]\nurl = \"http://{control}\"\n[drain]\nlame_duck = \"0s\"\n\

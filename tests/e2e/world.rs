@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::clock;
 
 /// Deadline of every wait; the test then fails and names the condition.
-const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A running platform and its directory. Dropping it kills the process and removes the directory.
 pub(crate) struct Platform {

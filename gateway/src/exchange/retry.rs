@@ -3,13 +3,15 @@
 //! [The decision](../../docs/develop/decisions/upstreams.md) has the reasons.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use http::Method;
 use pingora::Error;
 use tokio::time::Instant;
 
 use super::upstream::Refused;
-use upstreams::RetryBudget;
+use crate::gateway::Gateway;
+use upstreams::{Endpoint, RetryBudget, Upstream};
 
 /// How often a request may be sent without a response. Attempts that an upstream refused without processing them
 /// ("unread") are not among them.
@@ -74,6 +76,28 @@ pub(super) struct Failed {
     pub(super) reason: Option<Cow<'static, str>>,
     /// When the request was sent, or a later time; `None` if it was not sent.
     pub(super) sent_at: Option<Instant>,
+}
+
+impl Failed {
+    /// Records what the failure says about its address, and returns the others. The attempt began at `began`.
+    pub(super) fn record(
+        &self,
+        gateway: &Gateway,
+        (upstream, endpoint): (&Upstream, &Endpoint),
+        began: Duration,
+    ) -> Others {
+        let now = gateway.clock.monotonic();
+        let is_lost = matches!(self.failure, Failure::Ended { before_request: false } | Failure::Unanswered);
+        if self.failure == Failure::Unconnected {
+            gateway.has_not_connected(endpoint);
+        } else if is_lost || self.late {
+            endpoint.lost(self.late, began, now);
+        }
+        Others {
+            count: upstream.endpoints.len().saturating_sub(1),
+            reliable: upstream.endpoints.has_reliable(endpoint, now),
+        }
+    }
 }
 
 /// The retries of one request.

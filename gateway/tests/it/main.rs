@@ -2,6 +2,7 @@
 //! upstreams. Every test starts its own gateway on its own ports and uses sockets only.
 
 #[cfg(test)]
+mod addresses;
 mod world;
 
 #[cfg(test)]
