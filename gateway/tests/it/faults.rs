@@ -1,9 +1,8 @@
 //! Upstreams that are unreachable, slow, broken or overloaded: the client gets the right error, and no request is sent
 //! twice.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use contract::feed::Entity;
 use contract::plan::Plan;
@@ -13,7 +12,7 @@ use tokio::sync::Semaphore;
 use crate::addresses::refusing_address;
 use crate::world::client::{Ask, Client, Reply};
 use crate::world::entities::project;
-use crate::world::upstream::{Act, Upstream, response};
+use crate::world::upstream::{Act, response};
 use crate::world::{BLOG, DEMO, MINUTE_END, ORDERS, World, eventually};
 
 /// Asserts a failure that is charged and has `Retry-After`.
