@@ -120,18 +120,8 @@ pub async fn start_in(
         sealing: Arc::new(SealingKey::of(&config.sealing_secret)?),
         clock: clock.clone(),
     };
-    for settings in &config.authorities {
-        let authority = AcmeAuthority::new(settings.clone(), records.clone());
-        let authority = authority.with_context(|| format!("the certificate authority {:?}", settings.name))?;
-        // The first order reads the account again, and fails with the reason.
-        if let Err(error) = authority.load_account().await {
-            tracing::warn!(
-                authority = settings.name,
-                error = format!("{error:#}"),
-                "cannot read the account of a certificate authority; the next order reads it again"
-            );
-        }
-        authorities.public.push(Arc::new(authority));
+    for authority in acme_authorities(&config, &records).await? {
+        authorities.public.push(authority);
     }
     let lost = config.sealing_secret_lost;
     let bounds = (config.change_log_rows, config.webhooks.disable_after);
@@ -207,6 +197,25 @@ pub async fn start_in(
 /// The result of a listener.
 fn of_listener(ended: Result<anyhow::Result<()>, JoinError>) -> anyhow::Result<()> {
     ended.context("a listener ended unexpectedly").and_then(|ended| ended)
+}
+
+/// The authorities that the settings name, each with its account.
+async fn acme_authorities(config: &Config, records: &AcmeRecords) -> anyhow::Result<Vec<Arc<AcmeAuthority>>> {
+    let mut authorities = Vec::new();
+    for settings in &config.authorities {
+        let authority = AcmeAuthority::new(settings.clone(), records.clone());
+        let authority = authority.with_context(|| format!("the certificate authority {:?}", settings.name))?;
+        // The first order reads the account again, and fails with the reason.
+        if let Err(error) = authority.load_account().await {
+            tracing::warn!(
+                authority = settings.name,
+                error = format!("{error:#}"),
+                "cannot read the account of a certificate authority; the next order reads it again"
+            );
+        }
+        authorities.push(Arc::new(authority));
+    }
+    Ok(authorities)
 }
 
 /// Opens the database, with the file of revoked credentials.

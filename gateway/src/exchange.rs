@@ -290,7 +290,7 @@ impl<'a> Exchange<'a> {
                 Ok(answered) => return Ok(answered),
                 Err(failed) => failed,
             };
-            self.facts.upstream.reason = failed.reason.clone();
+            self.facts.upstream.reason.clone_from(&failed.reason);
             let endpoint = self.facts.upstream.endpoint.as_ref().unwrap_or(&endpoint);
             let others = failed.record(self.gateway, (&upstream, endpoint), now);
             match retries.after(failed.failure, &self.head.method, others, &upstream.retries) {
