@@ -44,7 +44,7 @@ pub(crate) const START: UnixMillis = UnixMillis(1_781_481_600_000);
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 /// The longest wait for a condition.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The gateway in whose name tests send reports. Its node NODE is `tests/NODE` on record.
 const GATEWAY: &str = "tests";

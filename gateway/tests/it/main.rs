@@ -2,9 +2,10 @@
 //! upstreams. Every test starts its own gateway on its own ports and uses sockets only.
 
 #[cfg(test)]
-mod addresses;
 mod world;
 
+#[cfg(test)]
+mod addresses;
 #[cfg(test)]
 mod admin_tls;
 #[cfg(test)]
