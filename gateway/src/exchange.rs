@@ -278,13 +278,14 @@ impl<'a> Exchange<'a> {
         request_body: &mut RequestBody,
         client: &mut D,
     ) -> pingora::Result<Answered<D::Head>> {
-        if poll_fn(|cx| Poll::Ready(client.poll_gone(cx).is_ready())).await {
-            return Err(Error::explain(ErrorType::ConnectionClosed, "the client disconnected").into_down());
-        }
         let (mut retries, mut received_after) = (Retries::default(), None);
         loop {
+            if poll_fn(|cx| Poll::Ready(client.poll_gone(cx).is_ready())).await {
+                return Err(Error::explain(ErrorType::ConnectionClosed, "the client disconnected").into_down());
+            }
+            forward::in_time(&self.facts, &*self.gateway.clock)?;
             let now = self.gateway.clock.monotonic();
-            let (upstream, endpoint) = forward::choose(&mut self.facts, now)
+            let (upstream, endpoint) = forward::choose(&mut self.facts, self.head.method.is_safe(), now)
                 .ok_or_else(|| Error::explain(ErrorType::ConnectNoRoute, "the upstream has no address"))?;
             let failed = match self.attempt((&upstream, &endpoint), (received_after, now), request_body, client).await {
                 Ok(answered) => return Ok(answered),

@@ -381,7 +381,7 @@ fn edge(common: &str, path: &dyn Fn(&str) -> String, number: usize, [domains, or
     let shipped: toml_edit::DocumentMut = include_str!("../../config/gateway.toml").parse().unwrap();
     let routes = shipped["upstreams"]["orders"]["routes"].to_string();
     format!(
-        "{common}create_database = true\ncredential_file = \"{credential}\"\nsealing_secret_file = \"{sealing}\"\ndata_directory = \"{data}\"\n\
+        "{common}credential_file = \"{credential}\"\nsealing_secret_file = \"{sealing}\"\ndata_directory = \"{data}\"\n\
          [listen]\nhttp = \"127.0.0.1:0\"\nhttps = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n\
          [tls]\nplatform_certificate_file = \"{certificate}\"\nplatform_key_file = \"{key}\"\n\
          [feed]\nurl = \"http://{control}\"\n[drain]\nlame_duck = \"0s\"\n\

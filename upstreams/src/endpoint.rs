@@ -123,11 +123,11 @@ impl Endpoint {
 
     /// Records a connection that worked.
     pub fn worked(&self) {
-        if self.down_until.load(Ordering::Relaxed) != 0 {
-            self.down_until.store(0, Ordering::Relaxed);
-        }
         if self.failing_since.load(Ordering::Relaxed) != 0 {
             self.failing_since.store(0, Ordering::Relaxed);
+        }
+        if self.down_until.load(Ordering::Relaxed) != 0 {
+            self.down_until.store(0, Ordering::Relaxed);
         }
     }
 
@@ -140,17 +140,19 @@ impl Endpoint {
         }
     }
 
-    /// Records a request without a response, which began at `began`. If it waited in vain (`late`) and no other request
-    /// got a response meanwhile, the address is silent: a process that is stopped still accepts connections.
-    pub fn lost(&self, late: bool, began: Duration, now: Duration) {
+    /// Records a request without a response, which began at `began`; returns whether the address is silent. It is if the
+    /// request waited in vain (`late`), and for half of that time no other one got a response: a process that is stopped
+    /// still accepts connections.
+    pub fn lost(&self, late: bool, began: Duration, now: Duration) -> bool {
         self.lost_at.store(millis(now) + 1, Ordering::Relaxed);
-        if late && self.responded_at.load(Ordering::Relaxed) <= millis(began) {
-            self.failed_because(
-                &DialError::because(DialFailure::Silent, "it accepts connections but does not respond"),
-                now,
-            );
+        let half = now.saturating_sub(now.saturating_sub(began) / 2);
+        let silent = late && self.responded_at.load(Ordering::Relaxed) + RESPONSE_PRECISION <= millis(half) + 1;
+        if silent {
+            let reason = "it accepts connections but does not respond";
+            self.failed_because(&DialError::because(DialFailure::Silent, reason), now);
             self.down_until.store(millis(now + SILENT_FOR), Ordering::Relaxed);
         }
+        silent
     }
 
     /// For how long it has failed, if the last attempt did.
@@ -194,14 +196,20 @@ impl Endpoint {
         self.is_up(now) && !self.is_failing()
     }
 
-    /// Whether this request tries a silent address whose pause has passed. The next one waits for another pause.
-    pub(super) fn takes_trial(&self, now: Duration) -> bool {
+    /// Whether this request tries a silent address whose pause has passed. The next one waits for another pause. Safe
+    /// requests come first, because another address serves them too.
+    pub(super) fn takes_trial(&self, is_safe: bool, now: Duration) -> bool {
         let until = self.down_until.load(Ordering::Relaxed);
-        let next = millis(now + SILENT_FOR);
-        self.is_failing()
+        let (due, next) = (until + if is_safe { 0 } else { millis(SILENT_FOR) }, millis(now + SILENT_FOR));
+        let taken = self.is_failing()
             && self.is_up(now)
+            && due <= millis(now)
             && self.silent_at().is_some()
-            && self.down_until.compare_exchange(until, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            && self.down_until.compare_exchange(until, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if let (true, Some((tried, _))) = (taken, self.failure.lock().as_mut()) {
+            *tried = Instant::now();
+        }
+        taken
     }
 
     /// Whether it can be expected to respond: it works, and has lost no request a moment ago.

@@ -108,15 +108,16 @@ impl Endpoints {
     }
 
     /// The address for the next attempt, not `tried` if there is another: one that works, else one whose pause after a
-    /// failure has passed, else the one that failed least recently. `None` only if there is no address.
-    pub fn choose(&self, tried: Option<&EndpointAddress>, now: Duration) -> Option<Arc<Endpoint>> {
+    /// failure has passed, else the one that failed least recently. `None` only if there is no address. First attempts
+    /// try silent addresses, those of safe requests (`is_safe`) sooner.
+    pub fn choose(&self, tried: Option<&EndpointAddress>, is_safe: bool, now: Duration) -> Option<Arc<Endpoint>> {
         let start = self.next.fetch_add(1, Ordering::Relaxed);
         let all = self.all.load();
         let rotation = || (0..all.len()).filter_map(|step| all.get((start.wrapping_add(step)) % all.len()));
         let untried = |endpoint: &&Arc<Endpoint>| Some(&endpoint.address) != tried;
         rotation()
             .filter(untried)
-            .find(|endpoint| endpoint.is_good(now) || endpoint.takes_trial(now))
+            .find(|endpoint| endpoint.is_good(now) || tried.is_none() && endpoint.takes_trial(is_safe, now))
             .or_else(|| rotation().filter(untried).find(|endpoint| endpoint.is_up(now)))
             .or_else(|| rotation().min_by_key(|endpoint| endpoint.down_until.load(Ordering::Relaxed)))
             .cloned()
@@ -128,7 +129,8 @@ impl Endpoints {
         let start = self.next.load(Ordering::Relaxed);
         let all = self.all.load();
         let rotation = (0..all.len()).filter_map(|step| all.get((start.wrapping_add(step)) % all.len()));
-        let others = rotation.filter(|endpoint| endpoint.is_up(now) && endpoint.address != than.address);
+        let is_usable = |endpoint: &Endpoint| endpoint.is_up(now) && endpoint.silent_at().is_none();
+        let others = rotation.filter(|endpoint| is_usable(endpoint) && endpoint.address != than.address);
         let is_v4 = |endpoint: &Endpoint| endpoint.address.ip().map(|ip| ip.is_ipv4());
         others.max_by_key(|endpoint| (endpoint.is_good(now), is_v4(endpoint) != is_v4(than))).cloned()
     }
@@ -197,7 +199,7 @@ mod tests {
         let known = endpoints.len();
         assert!(known >= 2, "localhost and the address");
         let now = Duration::from_secs(10);
-        let down = endpoints.choose(None, now).unwrap();
+        let down = endpoints.choose(None, true, now).unwrap();
         down.failed(now);
         endpoints.replace(
             endpoints
@@ -213,7 +215,7 @@ mod tests {
         // A label is empty: the resolver refuses it without a query.
         let lost = of(&["no..such..name:7001".parse().unwrap()]);
         lost.look_up().await;
-        assert!(lost.is_empty() && lost.choose(None, now).is_none());
+        assert!(lost.is_empty() && lost.choose(None, true, now).is_none());
         lost.replace(vec![(address("127.0.0.1:7001"), None)]);
         lost.look_up().await;
         assert_eq!(lost.len(), 1);
@@ -224,8 +226,9 @@ mod tests {
         let all: Vec<HostPort> = (1..=3).map(|port| format!("127.0.0.1:{port}").parse().unwrap()).collect();
         let endpoints = of(&all);
         let now = Duration::from_secs(10);
-        let chosen = |now| (0..9).map(|_| endpoints.choose(None, now).unwrap().text().to_owned()).collect::<Vec<_>>();
-        let dead = [endpoints.choose(None, now).unwrap(), endpoints.choose(None, now).unwrap()];
+        let chosen =
+            |now| (0..9).map(|_| endpoints.choose(None, true, now).unwrap().text().to_owned()).collect::<Vec<_>>();
+        let dead = [endpoints.choose(None, true, now).unwrap(), endpoints.choose(None, true, now).unwrap()];
         for endpoint in &dead {
             endpoint.failed(now);
         }
@@ -240,14 +243,17 @@ mod tests {
     fn an_address_is_silent_only_if_no_request_got_a_response_meanwhile() {
         let endpoints = of(&["127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap()]);
         let (began, now) = (Duration::from_secs(10), Duration::from_secs(20));
-        let one = endpoints.choose(None, began).unwrap();
+        let one = endpoints.choose(None, true, began).unwrap();
         one.responded(Duration::from_secs(15));
-        one.lost(true, began, now);
-        assert_eq!(endpoints.up(now), 2, "it is slow for one request");
-        one.lost(true, Duration::from_secs(16), now);
+        assert!(!one.lost(true, began, now), "it is slow for one request");
+        assert_eq!(endpoints.up(now), 2);
+        assert!(one.lost(true, Duration::from_secs(16), now));
         assert_eq!((endpoints.up(now), endpoints.in_rotation(now)), (1, 1));
-        let tries = |now| (0..9).filter(|_| endpoints.choose(None, now).unwrap().address == one.address).count();
-        assert_eq!((tries(now), tries(now + SILENT_FOR), tries(now + SILENT_FOR)), (0, 1, 0));
+        let tries = |now| (0..9).filter(|_| endpoints.choose(None, true, now).unwrap().address == one.address).count();
+        let unsafe_one = |now| endpoints.choose(None, false, now).unwrap().address == one.address;
+        let later = now + SILENT_FOR;
+        assert!(!unsafe_one(later) && !unsafe_one(later), "a safe request goes first");
+        assert_eq!((tries(now), tries(later), tries(later)), (0, 1, 0));
         one.responded(now + SILENT_FOR);
         assert!(tries(now + SILENT_FOR) > 1);
     }
@@ -256,8 +262,8 @@ mod tests {
     fn when_all_endpoints_are_down_one_is_still_tried() {
         let endpoints = of(&["127.0.0.1:1".parse().unwrap()]);
         let now = Duration::from_secs(10);
-        let only = endpoints.choose(None, now).unwrap();
+        let only = endpoints.choose(None, true, now).unwrap();
         only.failed(now);
-        assert!(endpoints.choose(Some(&only.address), now).is_some());
+        assert!(endpoints.choose(Some(&only.address), true, now).is_some());
     }
 }

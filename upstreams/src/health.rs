@@ -8,6 +8,7 @@
 mod multiplexed;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -15,7 +16,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::{
-    DialError, DialFailure, Endpoint, EndpointAddress, Endpoints, Stream, Transport, UpstreamSettings, dial, sessions,
+    DialError, DialFailure, Endpoint, EndpointAddress, Endpoints, Stream, Transport, Upstream, UpstreamSettings, dial,
+    sessions,
 };
 
 /// The start of a status line: `HTTP/1.1 200`.
@@ -109,30 +111,28 @@ impl Endpoints {
         let all = self.all();
         join_all(all.iter().map(|endpoint| check.run(endpoint, settings))).await;
     }
+}
 
-    /// Connects to the addresses whose last connection failed. An address that accepts a connection, and answers a PING
-    /// where it speaks HTTP/2, works again.
-    pub(super) async fn probe(&self, settings: &UpstreamSettings) {
-        let all = self.all();
-        let probing = all.iter().filter(|endpoint| endpoint.is_failing()).map(async |endpoint| {
-            // Only a request shows whether it responds.
-            if let Some(found) = endpoint.silent_at() {
-                if found.elapsed() >= SILENCE_KNOWN_FOR {
-                    endpoint.worked();
-                }
-                return;
-            }
-            match probe(endpoint, &settings.transport, settings.connect_timeout).await {
-                Ok(()) => endpoint.worked(),
-                Err(error) => endpoint.record_failure(&error),
-            }
-        });
-        join_all(probing).await;
+/// Connects to an address whose last connection failed, and returns it. If it accepts a connection, and answers a PING
+/// where it speaks HTTP/2, it works again.
+pub(super) async fn probe(upstream: Arc<Upstream>, endpoint: Arc<Endpoint>) -> Arc<Endpoint> {
+    let settings = &upstream.settings;
+    if let Some(tried) = endpoint.silent_at() {
+        // Only a request shows whether it responds.
+        if tried.elapsed() >= SILENCE_KNOWN_FOR.saturating_add(settings.first_byte_timeout) {
+            endpoint.worked();
+        }
+        return endpoint;
     }
+    match connect(&endpoint, &settings.transport, settings.connect_timeout).await {
+        Ok(()) => endpoint.worked(),
+        Err(error) => endpoint.record_failure(&error),
+    }
+    endpoint
 }
 
 /// Connects, and exchanges a PING over HTTP/2: a stopped process accepts connections too.
-async fn probe(endpoint: &Endpoint, transport: &Transport, timeout: Duration) -> Result<(), DialError> {
+async fn connect(endpoint: &Endpoint, transport: &Transport, timeout: Duration) -> Result<(), DialError> {
     let stream = dial(transport, endpoint, true, timeout).await?;
     if matches!(transport, Transport::PlainHttp2) || stream.agreed_on_http2() {
         let answered = tokio::time::timeout(timeout, sessions::answer_to_ping(stream)).await;
@@ -152,8 +152,6 @@ async fn ask_http1(mut stream: Stream, host: &str, path: &str) -> std::io::Resul
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use tokio::sync::Semaphore;
 
     use super::*;
@@ -187,7 +185,7 @@ mod tests {
         let connections = ConnectionLimits { age: Duration::from_secs(1), requests: 1 };
         let address = listener.local_addr().unwrap().into();
         let endpoint = Endpoint::new(address, None, connections, Arc::new(Semaphore::new(1)));
-        let probing = async |timeout| probe(&endpoint, &Transport::PlainHttp2, Duration::from_millis(timeout)).await;
+        let probing = async |timeout| connect(&endpoint, &Transport::PlainHttp2, Duration::from_millis(timeout)).await;
         let stopped = probing(300).await.unwrap_err();
         assert_eq!(stopped.reason.as_deref(), Some("it does not answer PING"));
         let serving = tokio::spawn(async move {

@@ -28,6 +28,8 @@ use arc_swap::ArcSwap;
 use chassis::shutdown::Shutdown;
 use chassis::supervise::Supervisor;
 use contract::project::UpstreamName;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use http::HeaderValue;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
@@ -325,10 +327,23 @@ impl Upstreams {
     /// Connects once a second to addresses whose last connection failed, until dropped, so that an upstream that works
     /// again is found before a request tries it.
     pub async fn keep_probed(self: Arc<Self>) {
+        let (mut round, mut busy) = (tokio::time::interval(PROBE_EVERY), Vec::<Arc<Endpoint>>::new());
+        let mut probing = FuturesUnordered::new();
         loop {
-            tokio::time::sleep(PROBE_EVERY).await;
-            let all = self.all();
-            futures_util::future::join_all(all.iter().map(|one| one.endpoints.probe(&one.settings))).await;
+            tokio::select! {
+                Some(probed) = probing.next() => busy.retain(|one| !Arc::ptr_eq(one, &probed)),
+                _ = round.tick() => {
+                    for upstream in self.all() {
+                        // One that takes long delays no other.
+                        let is_busy = |one: &Arc<Endpoint>| busy.iter().any(|other| Arc::ptr_eq(one, other));
+                        let all = upstream.endpoints.all();
+                        let due: Vec<_> =
+                            all.iter().filter(|one| one.is_failing() && !is_busy(one)).cloned().collect();
+                        busy.extend(due.iter().cloned());
+                        probing.extend(due.into_iter().map(|one| health::probe(upstream.clone(), one)));
+                    }
+                }
+            }
         }
     }
 

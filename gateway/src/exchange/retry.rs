@@ -61,7 +61,7 @@ pub(super) enum Failure {
 pub(super) struct Others {
     /// Their number.
     pub(super) count: usize,
-    /// Whether one of them can be expected to respond.
+    /// Whether one of them can be expected to respond, and the failure is the address's.
     pub(super) reliable: bool,
 }
 
@@ -87,16 +87,16 @@ impl Failed {
         began: Duration,
     ) -> Others {
         let now = gateway.clock.monotonic();
-        let is_lost = matches!(self.failure, Failure::Ended { before_request: false } | Failure::Unanswered);
-        if self.failure == Failure::Unconnected {
-            gateway.has_not_connected(endpoint);
-        } else if is_lost || self.late {
-            endpoint.lost(self.late, began, now);
+        let mut reliable = true;
+        match self.failure {
+            Failure::Unconnected => gateway.has_not_connected(endpoint),
+            // A response that is late where others are not is the request's own matter.
+            _ if self.late => reliable = endpoint.lost(true, began, now),
+            Failure::Ended { before_request: false } | Failure::Unanswered => drop(endpoint.lost(false, began, now)),
+            _ => {}
         }
-        Others {
-            count: upstream.endpoints.len().saturating_sub(1),
-            reliable: upstream.endpoints.has_reliable(endpoint, now),
-        }
+        reliable = reliable && upstream.endpoints.has_reliable(endpoint, now);
+        Others { count: upstream.endpoints.len().saturating_sub(1), reliable }
     }
 }
 
@@ -140,7 +140,9 @@ impl Retries {
             {
                 Retry::FreshConnection
             }
-            Failure::Unanswered if may_repeat && others.reliable => Retry::AnotherAddress,
+            Failure::Unanswered if may_repeat && others.count > 0 && (others.reliable || budget.spend()) => {
+                Retry::AnotherAddress
+            }
             _ => Retry::Never,
         }
     }

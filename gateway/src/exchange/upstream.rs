@@ -191,7 +191,8 @@ impl UpstreamCall {
             Version::Http2(http2) => (http2.refused(&error), http2.is_silent(was_reset(&error)), http2.sent_at),
         };
         let silent = !interim && self.buffer.is_empty();
-        let is_late = *error.etype() == ErrorType::ReadTimedout && *error.esource() == ErrorSource::Upstream;
+        let timed_out = matches!(error.etype(), ErrorType::ReadTimedout | ErrorType::WriteTimedout);
+        let is_late = timed_out && *error.esource() == ErrorSource::Upstream;
         let late = silent && is_late && !self.wait_limits.is_over();
         let failure = match refused {
             _ if !silent || !request_body.is_at_hand() => Failure::Unknown,

@@ -137,12 +137,12 @@ impl Platform {
     /// Stops the gateway first, so that requests in progress keep their service.
     pub(super) async fn stop(self) -> anyhow::Result<()> {
         self.edge_end.begin();
-        let edge = self.edge.stopped().await;
+        let mut ended = self.edge.stopped().await;
         self.services_end.begin();
         for service in self.services {
-            service.stopped().await?;
+            ended = ended.and(service.stopped().await);
         }
-        edge
+        ended
     }
 }
 

@@ -151,15 +151,12 @@ impl Servers {
     /// The server at this address, `host:port`, to which `from` redirected a call about a key that is being moved. One
     /// without slots of its own is connected now.
     pub(super) async fn at(&self, address: &str, from: &Link) -> Result<Arc<Link>, StoreOutage> {
-        let address = from.address.redirected(address).ok_or(StoreOutage::Part)?;
-        if let Some(link) = self.all()?.into_iter().find(|link| link.address == address) {
-            return Ok(link);
+        let address = from.address.redirected(address).filter(|_| self.are_several()).ok_or(StoreOutage::Part)?;
+        let topology = self.topology.load_full().ok_or(StoreOutage::Part)?;
+        if let Some(link) = topology.links.iter().flatten().find(|link| link.address == address) {
+            return Ok(link.clone());
         }
-        let dial = self
-            .topology
-            .load()
-            .as_ref()
-            .and_then(|topology| topology.receivers.dial(&self.settings, &address, topology.round));
+        let dial = topology.receivers.dial(&self.settings, &address, topology.round);
         // Shorter than the caller's budget, because this is no outage of the whole store.
         let dialled = tokio::time::timeout(self.settings.call_budget / 2, dial.ok_or(StoreOutage::Part)?).await;
         dialled.ok().flatten().ok_or(StoreOutage::Part)
@@ -196,7 +193,8 @@ impl Servers {
     pub(super) fn doubt(&self, link: &Link) {
         let topology = self.topology.load();
         let Some(topology) = topology.as_ref().filter(|topology| topology.round == link.round) else { return };
-        if !topology.receivers.doubt(link) {
+        let is_member = topology.links.iter().flatten().any(|known| std::ptr::eq(&raw const **known, link));
+        if is_member || !topology.receivers.doubt(link) {
             self.topology.store(None);
             self.doubted.notify_one();
         }
