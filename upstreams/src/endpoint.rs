@@ -146,7 +146,8 @@ impl Endpoint {
     pub fn lost(&self, late: bool, began: Duration, now: Duration) -> bool {
         self.lost_at.store(millis(now) + 1, Ordering::Relaxed);
         let half = now.saturating_sub(now.saturating_sub(began) / 2);
-        let silent = late && self.responded_at.load(Ordering::Relaxed) + RESPONSE_PRECISION <= millis(half) + 1;
+        let responded = self.responded_at.load(Ordering::Relaxed);
+        let silent = late && (responded == 0 || responded + RESPONSE_PRECISION <= millis(half) + 1);
         if silent {
             let reason = "it accepts connections but does not respond";
             self.failed_because(&DialError::because(DialFailure::Silent, reason), now);

@@ -11,17 +11,22 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::{
-    DialError, DialFailure, Endpoint, EndpointAddress, Endpoints, Stream, Transport, Upstream, UpstreamSettings, dial,
-    sessions,
+    DialError, DialFailure, Endpoint, EndpointAddress, Endpoints, Stream, Transport, Upstream, UpstreamSettings,
+    Upstreams, dial, sessions,
 };
 
 /// The start of a status line: `HTTP/1.1 200`.
 const STATUS_BYTES: usize = 12;
+
+/// The pause between two connections to an address that failed.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 /// A silent address that no request has tried for this time counts as working again.
 const SILENCE_KNOWN_FOR: Duration = Duration::from_mins(1);
@@ -113,9 +118,31 @@ impl Endpoints {
     }
 }
 
+/// As [`Upstreams::keep_probed`].
+pub(super) async fn keep_probed(upstreams: &Upstreams) {
+    let (mut round, mut busy) = (tokio::time::interval(PROBE_EVERY), Vec::<Arc<Endpoint>>::new());
+    let mut probing = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            Some(probed) = probing.next() => busy.retain(|one| !Arc::ptr_eq(one, &probed)),
+            _ = round.tick() => {
+                for upstream in upstreams.all() {
+                    // One that takes long delays no other.
+                    let is_busy = |one: &Arc<Endpoint>| busy.iter().any(|other| Arc::ptr_eq(one, other));
+                    let all = upstream.endpoints.all();
+                    let due: Vec<_> =
+                        all.iter().filter(|one| one.is_failing() && !is_busy(one)).cloned().collect();
+                    busy.extend(due.iter().cloned());
+                    probing.extend(due.into_iter().map(|one| probe(upstream.clone(), one)));
+                }
+            }
+        }
+    }
+}
+
 /// Connects to an address whose last connection failed, and returns it. If it accepts a connection, and answers a PING
 /// where it speaks HTTP/2, it works again.
-pub(super) async fn probe(upstream: Arc<Upstream>, endpoint: Arc<Endpoint>) -> Arc<Endpoint> {
+async fn probe(upstream: Arc<Upstream>, endpoint: Arc<Endpoint>) -> Arc<Endpoint> {
     let settings = &upstream.settings;
     if let Some(tried) = endpoint.silent_at() {
         // Only a request shows whether it responds.

@@ -28,8 +28,6 @@ use arc_swap::ArcSwap;
 use chassis::shutdown::Shutdown;
 use chassis::supervise::Supervisor;
 use contract::project::UpstreamName;
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
 use http::HeaderValue;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
@@ -65,9 +63,6 @@ const LOOK_UP_SOON: Duration = Duration::from_millis(200);
 
 /// How soon the health checks of reloaded upstreams begin.
 const RELOADED_WITHIN: Duration = Duration::from_secs(1);
-
-/// The pause between two connections to an address that failed.
-const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 contract::words! {
     /// How an upstream learns who is calling, besides the unsigned `X-Tollhouse-…` fields.
@@ -327,24 +322,7 @@ impl Upstreams {
     /// Connects once a second to addresses whose last connection failed, until dropped, so that an upstream that works
     /// again is found before a request tries it.
     pub async fn keep_probed(self: Arc<Self>) {
-        let (mut round, mut busy) = (tokio::time::interval(PROBE_EVERY), Vec::<Arc<Endpoint>>::new());
-        let mut probing = FuturesUnordered::new();
-        loop {
-            tokio::select! {
-                Some(probed) = probing.next() => busy.retain(|one| !Arc::ptr_eq(one, &probed)),
-                _ = round.tick() => {
-                    for upstream in self.all() {
-                        // One that takes long delays no other.
-                        let is_busy = |one: &Arc<Endpoint>| busy.iter().any(|other| Arc::ptr_eq(one, other));
-                        let all = upstream.endpoints.all();
-                        let due: Vec<_> =
-                            all.iter().filter(|one| one.is_failing() && !is_busy(one)).cloned().collect();
-                        busy.extend(due.iter().cloned());
-                        probing.extend(due.into_iter().map(|one| health::probe(upstream.clone(), one)));
-                    }
-                }
-            }
-        }
+        health::keep_probed(&self).await;
     }
 
     /// All upstreams.
