@@ -4,8 +4,8 @@
     bench/run full-disk
 
 Its folder is a small file system in memory, which takes root. Prints the results; fails when a promise is broken. Needs
-redis-server and curl (Debian), which it installs as root, and `cargo build --release -p tollhouse -p gateway --bin
-tollhouse --bin gateway`. TOLLHOUSE=PROGRAM (with gateway beside it) tests another build.
+redis-server and curl (Debian), which it installs as root, and the release build, which bench/run makes. TOLLHOUSE=PROGRAM
+(with gateway beside it) tests another build.
 """
 
 import argparse

@@ -1,10 +1,11 @@
 """The loads of bench/run side-by-side: each asks one proxy and returns its figures. `world` has the programs and files."""
 
 import os
-import re
 import subprocess
 import sys
 import time
+
+from shared import h2load
 
 
 def fail(message):
@@ -23,11 +24,14 @@ def throughput(world, proxy, seconds, protocol, host, path="/", key=None, status
     before = proxy.cpu()
     out = subprocess.run([*command, f"https://{host}:{proxy.port}{path}"], capture_output=True, text=True).stdout
     cpu = proxy.cpu() - before
-    counted = {kind: int(count) for count, kind in re.findall(r"(\d+) (2xx|3xx|4xx|5xx)", out)}
-    total = sum(counted.values())
-    if total == 0 or counted.get(status, 0) != total:
-        fail(f"{proxy.name}, {host}{path}: not every response was {status}: {counted}\n{out}")
-    return {"per_second": total / seconds, "cpu_us": cpu / total * 1e6}
+    counts, took = h2load(out)
+    done, wanted = counts["done"], counts[status] == sum(counts[kind] for kind in ("2xx", "3xx", "4xx", "5xx"))
+    # h2load counts responses with 4xx and 5xx as failed.
+    failed = counts["failed"] - (done if status in ("4xx", "5xx") else 0)
+    if not done or not wanted or failed or counts["errored"] or took < 0.95 * seconds:
+        fail(f"{proxy.name}, {host}{path}: not every response was {status} for {seconds} s: {dict(counts)}, {took} s\n{out}")
+    # It counts for the planned time, and then ends its connections.
+    return {"per_second": done / min(took, seconds), "cpu_us": cpu / done * 1e6}
 
 
 def counted(world, proxy, seconds, host, counts, *kind):

@@ -8,7 +8,7 @@ Fails when a slow client outlives its deadline, when others wait more than twice
 HTTP/2, when a flood takes memory, when an old protocol is offered, when the grade for TLS is not A+ or there is a finding
 above LOW but of the test platform's certificate and names, when an HTTP/2 request fails, or a test of h2spec.
 Needs sslscan, openssl, dig, hexdump and nghttp2-client (Debian), which it installs as root, testssl.sh of Debian 13, because
-that of Debian 12 gives no grade, which it puts into a folder of its own; and `cargo build --release -p tollhouse`.
+that of Debian 12 gives no grade, which it puts into a folder of its own; and the release build, which bench/run makes.
 h2spec is in no package: it is run when it is on the path, and said to be missing otherwise.
 TOLLHOUSE=PROGRAM measures another build.
 """
@@ -31,7 +31,7 @@ import time
 import urllib.request
 
 from floods import PATH, floods
-from shared import ROOT, TOOLS, Platform, broken, free_port, install, promise, stand_back, workplace
+from shared import ROOT, TOOLS, Platform, broken, free_port, h2load, install, promise, stand_back, workplace
 
 PACKAGES = {"sslscan": "sslscan", "h2load": "nghttp2-client", "openssl": "openssl", "dig": "bind9-dnsutils", "hexdump": "bsdextrautils"}
 TESTSSL = "https://deb.debian.org/debian/pool/main/t/testssl.sh/testssl.sh_3.2.1+dfsg-1_all.deb"
@@ -289,8 +289,9 @@ def h2(gateway, work):
     text = subprocess.run([*named(work), "h2load", "-c", "8", "-m", "20", "-n", "72000", f"https://{HOST}:{gateway.port}/"],
                           capture_output=True, text=True).stdout
     print("h2load: " + "; ".join(line for line in text.splitlines() if line.startswith(("finished", "requests:"))))
-    counts = re.search(r"requests: .* (\d+) succeeded, (\d+) failed, (\d+) errored, (\d+) timeout", text)
-    promise(bool(counts) and int(counts[1]) > 0 and counts.group(2, 3, 4) == ("0", "0", "0"), "h2load: no request fails")
+    counts, _ = h2load(text)
+    failures = sum(counts[kind] for kind in ("failed", "errored", "timeout"))
+    promise(counts["succeeded"] > 0 and failures == 0, "h2load: no request fails")
 
 
 def h2spec(gateway, work):

@@ -1,6 +1,7 @@
 """What the scripts in this folder share: where things are, what they install, configurations made of templates, processes, a
 platform."""
 
+import collections
 import contextlib
 import json
 import os
@@ -74,6 +75,15 @@ def memory(pid, name):
     """Bytes that the system says of a process under this name, such as VmRSS."""
     with open(f"/proc/{pid}/status") as status:
         return int(re.search(rf"^{name}:\s+(\d+)", status.read(), re.M)[1]) * 1024
+
+
+def h2load(output):
+    """What h2load said: the counts of requests by outcome and by class of status, and the seconds until it finished."""
+    counts = collections.Counter()
+    for line in re.findall(r"^(?:requests|status codes): (.*)", output, re.M):
+        counts.update({name: int(count) for count, name in re.findall(r"(\d+) (\w+)", line)})
+    finished = re.search(r"^finished in ([\d.]+)(us|ms|s)\b", output, re.M)
+    return counts, float(finished[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1}[finished[2]] if finished else 0
 
 
 started = []

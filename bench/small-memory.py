@@ -9,8 +9,7 @@ more memory (ten of them 160 MB): heads of 14 KiB, bodies of 1 MiB, responses of
 The process is put into a memory control group of its own (version 1 or 2, which takes root). Fails when the kernel kills
 it, when it ends, when it does not serve afterwards, or when nothing was served under the load: what it has no memory for
 it must refuse. Needs redis-server and nghttp2-client (Debian), which it installs as root, and
-`cargo build --release -p tollhouse -p gateway --bin tollhouse --bin gateway`. TOLLHOUSE=PROGRAM (with gateway beside it)
-measures another build.
+the release build, which bench/run makes. TOLLHOUSE=PROGRAM (with gateway beside it) measures another build.
 """
 
 import argparse
@@ -126,8 +125,8 @@ class World:
         """The counts of h2load's answers by class."""
         out = subprocess.run(["timeout", "600", "h2load", "-c", connections, *words, "--connect-to",
                               f"127.0.0.1:{self.port}", f"https://{HOST}:{self.port}/"], capture_output=True, text=True).stdout
-        found = re.search(r"status codes: (\d+) 2xx, \d+ 3xx, (\d+) 4xx, (\d+) 5xx", out)
-        return dict(zip(("2xx", "4xx", "5xx"), map(int, found.groups()))) if found else {"2xx": 0}
+        counts, _ = shared.h2load(out)
+        return {kind: counts[kind] for kind in ("2xx", "4xx", "5xx")}
 
     def close(self):
         shared.end_all()

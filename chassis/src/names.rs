@@ -6,15 +6,15 @@ use std::time::Duration;
 
 /// The longest lookup. The system's resolver gives a silent nameserver five seconds (resolv.conf(5), `timeout`), then
 /// asks the next, at most three: a shorter wait would never reach the last one.
-pub const LOOK_UP_MAX: Duration = Duration::from_secs(11);
+pub const LOOKUP_TIMEOUT: Duration = Duration::from_secs(11);
 
 /// All addresses of a name that the system's resolver finds.
 ///
 /// # Errors
 /// If the resolver does not find the name or does not answer in time.
 pub async fn look_up(name: &str, port: u16) -> io::Result<impl Iterator<Item = SocketAddr>> {
-    let looking = tokio::net::lookup_host((name, port));
-    tokio::time::timeout(LOOK_UP_MAX, looking)
+    let lookup = tokio::net::lookup_host((name, port));
+    tokio::time::timeout(LOOKUP_TIMEOUT, lookup)
         .await
         .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no nameserver answered in time")))
 }

@@ -65,13 +65,13 @@ pub struct Operation<S: 'static, C: 'static> {
     pub answers: &'static [Success],
     /// Refusals of this operation; documents add those of all operations.
     pub errors: &'static [C],
-    /// Further members of the description, by name.
-    pub marks: &'static [(&'static str, MarkValue)],
+    /// Extensions of the description, such as `x-stability`, by name.
+    pub extensions: &'static [(&'static str, ExtensionValue)],
 }
 
-/// The value of a mark.
+/// The value of an extension.
 #[derive(Clone, Copy, Debug)]
-pub enum MarkValue {
+pub enum ExtensionValue {
     /// A boolean.
     Is(bool),
     /// A string.
@@ -93,7 +93,7 @@ pub struct Parameter {
     /// Its name.
     pub name: &'static str,
     /// `path`, `query` or `header`.
-    pub place: &'static str,
+    pub location: &'static str,
     /// Whether it is required.
     pub required: bool,
     /// Its description.
@@ -105,12 +105,12 @@ pub struct Parameter {
 impl Parameter {
     /// An optional query parameter.
     pub const fn query(name: &'static str, description: &'static str, schema: fn() -> Value) -> Self {
-        Self { name, place: "query", required: false, description, schema }
+        Self { name, location: "query", required: false, description, schema }
     }
 
     /// A path parameter.
     pub const fn path(name: &'static str, description: &'static str, schema: fn() -> Value) -> Self {
-        Self { name, place: "path", required: true, description, schema }
+        Self { name, location: "path", required: true, description, schema }
     }
 }
 
@@ -162,13 +162,13 @@ impl<S: 'static, C: 'static> Operation<S, C> {
             body: None,
             answers: &[],
             errors: &[],
-            marks: &[],
+            extensions: &[],
         }
     }
 
-    /// Whether it has a mark with this name.
-    pub fn is_marked(&self, name: &str) -> bool {
-        self.marks.iter().any(|(mark, _)| *mark == name)
+    /// Whether it has an extension with this name.
+    pub fn has_extension(&self, name: &str) -> bool {
+        self.extensions.iter().any(|(extension, _)| *extension == name)
     }
 
     /// Its path with the parameters replaced, in order, by these values, percent-encoded.

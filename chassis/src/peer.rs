@@ -131,6 +131,7 @@ mod tests {
     use crate::secret::write_private;
     use crate::serve::{ServeLimits, bind, serve_over};
     use crate::shutdown::Shutdown;
+    use crate::supervise::Supervisor;
 
     /// An authority.
     struct Authority {
@@ -168,6 +169,11 @@ mod tests {
         (authority.root, tls)
     }
 
+    /// Watches the files of a listener's certificate.
+    fn supervisor() -> Supervisor {
+        Supervisor::register(&crate::metrics::Registry::new(), "test_task_restarts_total").unwrap()
+    }
+
     async fn get(peer: &Peer) -> anyhow::Result<String> {
         let client = peer.client()?.timeout(Duration::from_secs(10)).build()?;
         Ok(client.get(peer.at("/")).bearer_auth("the credential").send().await?.text().await?)
@@ -180,7 +186,8 @@ mod tests {
         let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let (address, end) = (listener.local_addr().unwrap(), Shutdown::new());
         let router = axum::Router::new().route("/", axum::routing::get(|| async { "here" }));
-        let serving = tokio::spawn(serve_over(listener, Some(tls), router, ServeLimits::default(), end.clone()));
+        let serving =
+            tokio::spawn(serve_over(listener, Some((tls, supervisor())), router, ServeLimits::default(), end.clone()));
         let peer = |scheme: &str, tls: Option<(&Vec<u8>, &str)>| {
             let peer: Peer = format!("{scheme}://{address}").parse().unwrap();
             Peer { tls: tls.map(|(authority, name)| (authority.clone(), name.parse().unwrap())), ..peer }
@@ -249,7 +256,8 @@ mod tests {
         let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let (address, end) = (listener.local_addr().unwrap(), Shutdown::new());
         let router = axum::Router::new().route("/", axum::routing::get(|| async { "here" }));
-        let serving = tokio::spawn(serve_over(listener, Some(tls), router, ServeLimits::default(), end.clone()));
+        let serving =
+            tokio::spawn(serve_over(listener, Some((tls, supervisor())), router, ServeLimits::default(), end.clone()));
         let trusting = |authority: &Authority| {
             let peer: Peer = format!("https://{address}").parse().unwrap();
             Peer { tls: Some((authority.root.clone(), "domains-service".parse().unwrap())), ..peer }

@@ -5,9 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::task::JoinHandle;
+
+/// How often [`Running::ends`] looks.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A service that is up.
 #[derive(Debug)]
@@ -38,6 +42,13 @@ impl Running {
     /// All listeners.
     pub fn addresses(&self) -> &BTreeMap<&'static str, SocketAddr> {
         &self.addresses
+    }
+
+    /// Waits until the service has stopped or panicked; [`Self::stopped`] says why.
+    pub async fn ends(&self) {
+        while !self.task.is_finished() {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 
     /// Waits until the service has stopped.

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 use crate::peer::ServerTls;
 use crate::shutdown::Shutdown;
+use crate::supervise::Supervisor;
 
 /// Limits of one listener of a service.
 #[derive(Clone, Copy, Debug)]
@@ -69,10 +70,11 @@ pub async fn serve(
     serve_over(listener, None, router, limits, shutdown).await
 }
 
-/// Like [`serve`], over TLS if a certificate is configured. Plain text then gets no answer.
+/// Like [`serve`], over TLS if a certificate is configured. Plain text then gets no answer. The supervisor's task
+/// `listener_certificate` reads changed files of the certificate.
 pub async fn serve_over(
     listener: TcpListener,
-    tls: Option<ServerTls>,
+    tls: Option<(ServerTls, Supervisor)>,
     router: Router,
     limits: ServeLimits,
     shutdown: Shutdown,
@@ -80,8 +82,8 @@ pub async fn serve_over(
     let permits = Arc::new(Semaphore::new(limits.connections_max));
     let idle = Arc::new(Mutex::new(Idle::default()));
     let graceful = GracefulShutdown::new();
-    if let Some(tls) = tls.clone() {
-        tokio::spawn(tls.watch(shutdown.clone()));
+    if let Some((tls, tasks)) = &tls {
+        tasks.spawn("listener_certificate", &shutdown, tls.clone(), ServerTls::watch);
     }
     loop {
         let stream = tokio::select! {
@@ -119,7 +121,7 @@ pub async fn serve_over(
             let served = async {
                 match tls {
                     None => watcher.watch(builder.serve_connection(TokioIo::new(stream), service)).await?,
-                    Some(tls) => {
+                    Some((tls, _)) => {
                         let stream = tls.accept(stream).await?;
                         watcher.watch(builder.serve_connection(TokioIo::new(stream), service)).await?;
                     }

@@ -31,7 +31,7 @@ impl Shutdown {
         self.token.cancelled().await;
     }
 
-    /// Waits this long, or until the announcement.
+    /// Waits for `time`, or until the announcement.
     pub async fn pause(&self, time: Duration) {
         let _ = tokio::time::timeout(time, self.begun()).await;
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use prometheus::{IntCounterVec, Registry};
 use serde::Serialize;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -122,6 +122,17 @@ impl Supervisor {
         recent
             .map(|(task, (panics, at))| PanickedTask { task, panics: *panics, seconds_ago: at.elapsed().as_secs() })
             .collect()
+    }
+}
+
+/// Runs `work` on a thread that it may block. Its panic becomes one of the calling task, so that the supervisor counts
+/// it.
+pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await.map_err(JoinError::try_into_panic) {
+        Ok(done) => done,
+        Err(Ok(panic)) => std::panic::resume_unwind(panic),
+        // Cancelled: the runtime shuts down, and the calling task with it.
+        Err(Err(_)) => std::future::pending().await,
     }
 }
 

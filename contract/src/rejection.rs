@@ -203,7 +203,7 @@ catalogue! {
         TooManyInProgress = 429 "too_many_in_progress" "Too many requests of this project are in progress. Retry when some have ended.", Client Anywhere;
         // --- 5xx ------------------------------------------------------------------------------------------------------
         /// A fault of the platform.
-        InternalError = 500 "internal_error" "Something went wrong on our side.", Platform Anywhere;
+        InternalError = 500 "internal_error" "The platform failed to process the request. Report the X-Request-Id of this response to the operator.", Platform Anywhere;
         /// The method or the transfer coding is not supported.
         NotImplemented = 501 "not_implemented" "The transfer coding is not supported.", Client Anywhere;
         /// No connection to the upstream.

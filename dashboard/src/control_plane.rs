@@ -70,10 +70,7 @@ impl Answered {
     /// Parses the body into the type that a page shows.
     pub(super) fn read<T: DeserializeOwned>(self) -> Result<T, Refused> {
         serde_json::from_value(self.body).map_err(|error| {
-            tracing::error!(
-                %error,
-                "the API's response is not what the dashboard expects; answered 500. This is a defect: report it"
-            );
+            tracing::error!(%error, "the API's response was malformed; answered 500. This is a defect: report it");
             Refused::internal()
         })
     }
@@ -93,7 +90,8 @@ pub struct Refused {
 impl Refused {
     /// The failure is ours; the log has the reason.
     pub fn internal() -> Self {
-        Self { status: 500, code: "internal_error".to_owned(), message: "Something went wrong on our side.".to_owned() }
+        let message = "The platform failed to process the request.".to_owned();
+        Self { status: 500, code: "internal_error".to_owned(), message }
     }
 }
 

@@ -59,7 +59,7 @@ impl TestWorld {
         std::fs::create_dir_all(data.join(DIRECTORY))?;
         let zones = data.join(ZONES);
         if !zones.exists() {
-            std::fs::write(&zones, zones::first(platform, Ipv4Addr::LOCALHOST))?;
+            std::fs::write(&zones, zones::initial(platform, Ipv4Addr::LOCALHOST))?;
         }
         let dns = TestDns::start(zones.clone()).await?;
         let pebble = Pebble::prepare(&data.join(DIRECTORY), mode)?;

@@ -22,7 +22,7 @@ pub(super) const VALIDITY_SECONDS: u32 = 90 * 86_400;
 const BRIEF_SECONDS: u32 = 60;
 
 /// The root certificate of its own TLS, in its directory.
-pub(super) const TRUSTED_BY: &str = "pebble-ca.pem";
+pub(super) const CA_FILE: &str = "pebble-ca.pem";
 
 /// The running authority. It stops when dropped.
 pub(super) struct Pebble {
@@ -47,7 +47,7 @@ impl Pebble {
 
     /// The root certificate of its own TLS.
     pub(super) fn trusted_by(&self) -> PathBuf {
-        self.directory.join(TRUSTED_BY)
+        self.directory.join(CA_FILE)
     }
 
     /// Starts it; returns the PEM of its root certificate.
@@ -135,7 +135,7 @@ pub(super) fn make_certificate(directory: &Path, names: &[&str]) -> anyhow::Resu
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     std::fs::write(directory.join("pebble.pem"), params.signed_by(&key, &issuer)?.pem())?;
     chassis::secret::write_private(&directory.join("pebble.key"), key.serialize_pem().as_bytes())?;
-    std::fs::write(directory.join(TRUSTED_BY), authority)?;
+    std::fs::write(directory.join(CA_FILE), authority)?;
     Ok(())
 }
 
@@ -148,7 +148,7 @@ pub(super) struct Roots {
 impl Roots {
     /// Of the authority with this management address.
     pub(super) fn new(directory: &Path, management: &str) -> anyhow::Result<Self> {
-        let trusted = reqwest::Certificate::from_pem(&std::fs::read(directory.join(TRUSTED_BY))?)?;
+        let trusted = reqwest::Certificate::from_pem(&std::fs::read(directory.join(CA_FILE))?)?;
         let client = reqwest::Client::builder().tls_certs_only([trusted]).no_proxy().timeout(START_MAX).build()?;
         Ok(Self { client, url: format!("https://{management}/roots/0") })
     }

@@ -48,7 +48,7 @@ pub fn carry_out(data: &Path, action: Dns) -> anyhow::Result<String> {
         Dns::Clear { name, kind } => zones::without(&text, &name, kind.as_deref()),
     };
     let (_, wrong) = Zones::parse(&changed);
-    anyhow::ensure!(wrong.is_empty(), "the file would not be readable any more: {}", wrong.join("; "));
+    anyhow::ensure!(wrong.is_empty(), "the change would make the zone file malformed: {}", wrong.join("; "));
     // Atomically, because DNS may read it at any time.
     let draft = file.with_extension("new");
     std::fs::write(&draft, changed).and_then(|()| std::fs::rename(&draft, &file)).context("writing the records")?;

@@ -10,7 +10,7 @@ use chassis::shutdown::Shutdown;
 use contract::hostname::Hostname;
 
 use super::dns::TestDns;
-use super::pebble::{Roots, Settings, TRUSTED_BY, VALIDITY_SECONDS, make_certificate};
+use super::pebble::{CA_FILE, Roots, Settings, VALIDITY_SECONDS, make_certificate};
 use super::{DIRECTORY, ROOT, ZONES, zones};
 
 /// The ports of the authority in its container.
@@ -20,8 +20,8 @@ const MANAGEMENT_PORT: u16 = 15_000;
 /// The ports of gateways in their containers.
 const EDGE_PORTS: (u16, u16) = (8080, 8443);
 
-/// How often the authority's root certificate is fetched: it has a new one after every start.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Interval of fetching the authority's root certificate: it has a new one after every start.
+const ROOT_FETCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Addresses of the test world.
 #[derive(Clone, Debug, clap::Args)]
@@ -49,11 +49,11 @@ pub async fn run(data: &Path, options: &Options) -> anyhow::Result<()> {
     std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     let file = data.join(ZONES);
     if !file.exists() {
-        std::fs::write(&file, zones::first(&options.platform_domain, options.edge))?;
+        std::fs::write(&file, zones::initial(&options.platform_domain, options.edge))?;
     }
     let _dns = TestDns::resolver(file, options.listen).await.with_context(|| format!("DNS at {}", options.listen))?;
-    // Made once, because other containers have read it.
-    if !folder.join(TRUSTED_BY).exists() {
+    // Created once: other containers have already read it.
+    if !folder.join(CA_FILE).exists() {
         make_certificate(&folder, &[&options.authority])?;
     }
     let at = |port| SocketAddr::from(([0, 0, 0, 0], port));
@@ -80,6 +80,6 @@ async fn follow(roots: &Roots, file: &Path) -> anyhow::Result<()> {
             std::fs::write(file, &root).context("writing the authority's root certificate")?;
             known = root;
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(ROOT_FETCH_INTERVAL).await;
     }
 }

@@ -182,7 +182,7 @@ fn name(text: &str) -> String {
 }
 
 /// The initial file: every project's CNAME target points at the edge at this address.
-pub(super) fn first(platform: &Hostname, edge: Ipv4Addr) -> String {
+pub(super) fn initial(platform: &Hostname, edge: Ipv4Addr) -> String {
     format!(
         "# What DNS answers in the test world; read again whenever it changes.\n\
          # NAME TYPE VALUE, for example: shop.customer.test CNAME target.edge.{platform}\n\

@@ -33,7 +33,7 @@ pub const OVERLAP_SECONDS_MAX: u32 = 30 * 86_400;
 contract::message! {
     #[derive(Clone, Debug)]
     pub answer Withdrawal = "A withdrawal that some gateways have not confirmed: they may still serve it." {
-        what: What = "The kind of the withdrawn thing.";
+        what: WithdrawalKind = "The kind of the withdrawn thing.";
         since: Rfc3339 = "Since when.";
         lagging: Vec<String> = "The gateways that have not confirmed it.";
     }

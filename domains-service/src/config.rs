@@ -146,7 +146,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
         tls: ServerTls::read_for(&root.section("tls"), "listen", listen),
         internal_tls: ServerTls::read_for(&root.section("internal_tls"), "internal_listen", internal_listen),
         database: read_location(root, "data/domains-service/domains.sqlite"),
-        create_database: root.flag("create_database", true),
+        create_database: root.flag("create_database", false),
         platform_domain: root.required::<Hostname>("platform_domain", "\"apps.example.com\""),
         environment: root.value("environment", Environment::Live),
         secret: root.required_secret("secret", SECRET_EXAMPLE, root.secret("secret")),

@@ -82,7 +82,7 @@ contract::catalogue! {
         ProjectNotDeployed = 409 "project_not_deployed", Customer;
         /// The key is revoked or expired.
         KeyNotUsable = 409 "key_not_usable", Client;
-        /// The webhook is switched off.
+        /// The webhook is disabled.
         WebhookDisabled = 409 "webhook_disabled", Customer;
         /// Other domains redirect to this one.
         PrimaryInUse = 409 "primary_in_use", Client;
@@ -104,7 +104,7 @@ contract::catalogue! {
         TooManyChanges = 429 "too_many_changes", Client;
         /// The maximum of processes of a gateway is registered, or has reported the same.
         TooManyProcesses = 429 "too_many_processes", Platform;
-        /// Something went wrong on our side.
+        /// A fault of this service.
         InternalError = 500 "internal_error", Platform;
         /// A row of the database cannot be read.
         RecordUnreadable = 500 "record_unreadable", Platform;
@@ -150,7 +150,7 @@ pub(crate) fn storage(error: &StoreError) -> Refusal {
     let refusal = if is_full {
         Code::StorageFull.refuse("The database has no space left; nothing was changed. Reading still works.")
     } else {
-        Code::StorageUnavailable.refuse("The request could not be stored or read right now. Retry shortly.")
+        Code::StorageUnavailable.refuse("The database is unavailable. Retry shortly.")
     };
     refusal.with_header(header::RETRY_AFTER, "1")
 }
@@ -193,7 +193,7 @@ impl From<sqlx::Error> for ApiError {
 impl From<anyhow::Error> for ApiError {
     fn from(error: anyhow::Error) -> Self {
         tracing::error!(error = format!("{error:#}"), "a request failed: answered 500. This is a defect: report it");
-        Code::InternalError.refuse("Something went wrong on our side.").into()
+        Code::InternalError.refuse("The platform failed to process the request.").into()
     }
 }
 

@@ -15,8 +15,8 @@ use crate::peers::Peers;
 use crate::store::log::claim;
 use crate::store::{Result, Store, Write};
 
-/// How long a change waits for the gateways.
-const ACKNOWLEDGEMENT_TIME_MAX: Duration = Duration::from_secs(1);
+/// How long the answer to a change or a withdrawal waits for the gateways.
+pub(crate) const ACKNOWLEDGEMENT_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// The gateways that follow this service, and the keys that they sign with.
 pub(crate) struct Gateways {

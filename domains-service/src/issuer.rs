@@ -20,7 +20,7 @@ use contract::time::{UnixMillis, UnixSeconds};
 use zeroize::Zeroizing;
 
 pub use crate::domain::failure::IssueError;
-pub use crate::limits::QueuePlace;
+pub use crate::limits::QueuePosition;
 pub use local::{LocalAuthority, signing};
 pub use verification::caa::CaaIdentity;
 
@@ -74,7 +74,7 @@ pub trait Issuer: Send + Sync {
     fn caa(&self) -> Option<CaaIdentity>;
 
     /// The end of its pause after an outage.
-    fn away_until(&self, _now: UnixMillis) -> Option<UnixMillis> {
+    fn unreachable_until(&self, _now: UnixMillis) -> Option<UnixMillis> {
         None
     }
 
@@ -84,7 +84,7 @@ pub trait Issuer: Send + Sync {
     }
 
     /// The places of a project's names in the authority's queue.
-    async fn places(&self, _project: &ProjectUid) -> Result<Vec<(String, QueuePlace)>, IssueError> {
+    async fn places(&self, _project: &ProjectUid) -> Result<Vec<(String, QueuePosition)>, IssueError> {
         Ok(Vec::new())
     }
 
@@ -123,8 +123,8 @@ impl Authorities {
     }
 
     /// The end of the outage of all public issuers, if none can be asked now.
-    pub(crate) fn away_until(&self, now: UnixMillis) -> Option<UnixMillis> {
-        let away = self.public.iter().map(|issuer| issuer.away_until(now));
+    pub(crate) fn unreachable_until(&self, now: UnixMillis) -> Option<UnixMillis> {
+        let away = self.public.iter().map(|issuer| issuer.unreachable_until(now));
         away.collect::<Option<Vec<_>>>()?.into_iter().min()
     }
 
@@ -143,8 +143,8 @@ impl Authorities {
     }
 
     /// The places of a project's names in the queues of the public issuers; of several places the first.
-    pub(crate) async fn places(&self, project: &ProjectUid) -> Result<HashMap<String, QueuePlace>, IssueError> {
-        let mut places: HashMap<String, QueuePlace> = HashMap::new();
+    pub(crate) async fn places(&self, project: &ProjectUid) -> Result<HashMap<String, QueuePosition>, IssueError> {
+        let mut places: HashMap<String, QueuePosition> = HashMap::new();
         for issuer in &self.public {
             for (hostname, place) in issuer.places(project).await? {
                 let first = places.entry(hostname).or_insert(place);

@@ -52,7 +52,7 @@ pub use config::{AcmeSettings, ChallengeKind, Config, ExternalAccount};
 pub use domains_api::Operation;
 pub use error::catalogue;
 pub use issuer::{
-    Authorities, CaaIdentity, IssueError, IssueRequest, Issued, Issuer, LocalAuthority, QueuePlace, RenewalAdvice,
+    Authorities, CaaIdentity, IssueError, IssueRequest, Issued, Issuer, LocalAuthority, QueuePosition, RenewalAdvice,
     signing,
 };
 pub use limits::Limits;

@@ -55,9 +55,9 @@ pub(crate) struct Demand {
     pub(crate) takes: bool,
 }
 
-/// A place in a queue.
+/// A position in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueuePlace {
+pub struct QueuePosition {
     /// Its number, from 1.
     pub number: i64,
     /// When its turn comes; `None` while no gateway is live.
@@ -71,8 +71,8 @@ impl Limit {
         (self.burst.saturating_mul(self.refill).saturating_sub(used) / self.refill).max(0)
     }
 
-    /// When there is a unit for an order with `ahead` others before it, in a limit that is full again at `free_at`.
-    pub(crate) fn turn(self, free_at: UnixMillis, ahead: i64, now: UnixMillis) -> UnixMillis {
+    /// When it admits an order with `ahead` others before it, in a limit that is full again at `free_at`.
+    pub(crate) fn admits_at(self, free_at: UnixMillis, ahead: i64, now: UnixMillis) -> UnixMillis {
         let units = ahead.saturating_add(1).saturating_sub(self.burst);
         free_at.max(now).plus(units.saturating_mul(self.refill)).max(now)
     }
@@ -252,19 +252,19 @@ mod tests {
     fn a_queue_moves_once_per_refill_after_the_units_that_are_left() {
         let limit = Limit::of(60, 3 * HOUR);
         let full = START.plus(limit.burst * limit.refill);
-        let turn = |free_at, ahead| limit.turn(free_at, ahead, START).since(START) / limit.refill;
-        assert_eq!([0, 1, 2].map(|ahead| turn(full, ahead)), [1, 2, 3]);
+        let admits_at = |free_at, ahead| limit.admits_at(free_at, ahead, START).since(START) / limit.refill;
+        assert_eq!([0, 1, 2].map(|ahead| admits_at(full, ahead)), [1, 2, 3]);
         let three_left = full.plus(-3 * limit.refill);
         assert_eq!(limit.available(three_left, START), 3);
-        assert_eq!([0, 1, 2, 3, 4].map(|ahead| turn(three_left, ahead)), [0, 0, 0, 1, 2]);
+        assert_eq!([0, 1, 2, 3, 4].map(|ahead| admits_at(three_left, ahead)), [0, 0, 0, 1, 2]);
         assert_eq!((limit.available(START.plus(-DAY), START), limit.available(full, START)), (60, 0));
         // Its turn is when a unit can be taken.
         let mut free_at = full;
         for ahead in 0..3 {
-            let at = limit.turn(full, ahead, START);
+            let at = limit.admits_at(full, ahead, START);
             free_at = admit(free_at, at, limit).unwrap();
         }
-        assert!(admit(free_at, limit.turn(full, 3, START).plus(-1), limit).is_err());
+        assert!(admit(free_at, limit.admits_at(full, 3, START).plus(-1), limit).is_err());
     }
 
     #[test]

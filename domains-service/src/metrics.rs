@@ -8,7 +8,7 @@ use chassis::webhook::AttemptResult;
 
 use crate::domain::Status;
 use crate::store::sealed::SealedCounts;
-use crate::store::withdrawals::What;
+use crate::store::withdrawals::Kind;
 use verification::RecordKind;
 
 /// Declares [`Metrics`]: each field with its kind, its name, its meaning, and its labels if it has some.
@@ -97,7 +97,7 @@ impl Metrics {
         for word in SealedCounts::WORDS {
             self.sealed.with_label_values(&[word]).set(0);
         }
-        for what in What::ALL {
+        for what in Kind::ALL {
             self.withdrawals.with_label_values(&[what.as_str()]).set(0);
         }
         for status in Status::ALL {

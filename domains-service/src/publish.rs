@@ -11,7 +11,7 @@ use crate::domain::kept::KeptDomain;
 use crate::domain::redirect::{self, RedirectNode};
 use crate::domain::{Domain, RedirectTarget};
 use crate::store::projects::{ProjectRecord, Removed, end_sessions, save_removal};
-use crate::store::withdrawals::What;
+use crate::store::withdrawals::Kind;
 use crate::store::{Result, Write, acme, domains, keys, queue};
 
 /// A domain, as far as redirects care.
@@ -46,7 +46,7 @@ pub(crate) async fn site(write: &mut Write, domain: &Domain) -> Result<()> {
     match domain.site(destination) {
         Some(site) => {
             write.put(Entity::Site(site)).await?;
-            write.forget_withdrawal(What::Name, domain.name.as_str(), &domain.project).await
+            write.forget_withdrawal(Kind::Name, domain.name.as_str(), &domain.project).await
         }
         None => withdraw_site(write, domain).await,
     }
@@ -71,7 +71,7 @@ async fn withdraw_site(write: &mut Write, domain: &Domain) -> Result<()> {
     let before = write.revision();
     write.remove(EntityName::Site(domain.name.clone())).await?;
     if write.revision() != before {
-        write.withdrawn(What::Name, domain.name.as_str(), &domain.project).await?;
+        write.record_withdrawal(Kind::Name, domain.name.as_str(), &domain.project).await?;
     }
     Ok(())
 }
@@ -119,7 +119,7 @@ pub(crate) async fn withdraw_project(
         write.remove(EntityName::Site(host)).await?;
     }
     write.remove(EntityName::Project(project.id.name.clone())).await?;
-    write.withdrawn(What::Project, project.id.name.as_str(), &project.id).await?;
+    write.record_withdrawal(Kind::Project, project.id.name.as_str(), &project.id).await?;
     end_sessions(write.connection(), &project.id).await?;
     project.removed = Some(Removed { at: now, erase_at, domains: kept });
     project.updated_at = now;

@@ -27,7 +27,7 @@ use crate::publish;
 use crate::store::domains::NameClaims;
 use crate::store::leased::Leased;
 use crate::store::projects::{ProjectRecord, find_project};
-use crate::store::withdrawals::What;
+use crate::store::withdrawals::Kind;
 use crate::store::{Result, Store, StoreError, Write, acme, domains, queue};
 use verification::collect::{Subject, collect};
 use verification::facts::Claim;
@@ -41,7 +41,7 @@ const FRESH_MILLIS: i64 = 3_600_000;
 /// The result of a reconciliation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reconciled {
-    /// The domain is where it belongs.
+    /// The check ended; its result is saved, or the order is postponed.
     Done,
     /// Another worker has claimed the domain, or it is gone.
     Elsewhere,
@@ -69,22 +69,22 @@ async fn reconcile_once(app: &App, domain: &Domain, reason: Reason, now: UnixMil
     app.core.metrics.verify_seconds.with_label_values(&[reason.as_str()]).observe(seconds);
     let Some(check) = check else { return Ok(Reconciled::Elsewhere) };
     advice::ask(&app.core, &app.issuing.authorities, &mut leased).await?;
-    Box::pin(take_check(app, leased, check, reason)).await
+    Box::pin(apply_check(app, leased, check, reason)).await
 }
 
 /// Whether only an order is due and every authority is unreachable: DNS was checked lately and is not asked again.
 fn waits_only_for_authorities(authorities: &Authorities, domain: &Domain, now: UnixMillis) -> bool {
     let is_fresh = domain.checked_at.is_some_and(|at| now.since(at) < FRESH_MILLIS);
     let waits = domain.certificate.next_attempt_at.is_some() || domain.certificate.queued;
-    is_fresh && waits && authorities.away_until(now).is_some()
+    is_fresh && waits && authorities.unreachable_until(now).is_some()
 }
 
-/// Has the order wait until an authority is back.
+/// Postpones the order until an authority is reachable.
 async fn postpone(store: &Store, authorities: &Authorities, mut leased: Leased<Domain>) -> Result<()> {
     let mut write = store.write().await?;
     let now = write.now();
     let Some(domain) = leased.reload(&mut write).await? else { return Ok(()) };
-    let until = authorities.away_until(now).unwrap_or(now);
+    let until = authorities.unreachable_until(now).unwrap_or(now);
     leased.save(&mut write, order::postponed(domain, until, now, jitter())).await?;
     leased.release(&mut write).await?;
     write.commit().await.map(drop)
@@ -148,7 +148,7 @@ pub(crate) async fn check_dns(app: &App, project: &ProjectRecord, domain: &Domai
 }
 
 /// Decides by a check, writes the decision, and orders a certificate if it includes one.
-async fn take_check(app: &App, leased: Leased<Domain>, check: DnsCheck, reason: Reason) -> Result<Reconciled> {
+async fn apply_check(app: &App, leased: Leased<Domain>, check: DnsCheck, reason: Reason) -> Result<Reconciled> {
     let mut write = app.core.store.write().await?;
     let now = write.now();
     let Some(domain) = leased.reload(&mut write).await? else { return Ok(Reconciled::Elsewhere) };
@@ -193,7 +193,7 @@ async fn apply(
             Action::Save => leased.save(&mut write, domain.clone()).await?,
             Action::Publish => publish::site_and_dependants(&mut write, &domain).await?,
             Action::WithdrawFrom(loser) if write.changes_the_edge() => {
-                write.withdrawn(What::Name, domain.name.as_str(), &loser).await?;
+                write.record_withdrawal(Kind::Name, domain.name.as_str(), &loser).await?;
             }
             Action::WithdrawFrom(_) => {}
             Action::Deploy(bundle) => write.put(Entity::Certificate(*bundle)).await?,
@@ -250,7 +250,7 @@ async fn take_over(
         publish::site(write, &dependant).await?;
         if write.revision() != revision {
             // A gateway that misses the change would send the loser's visitors to the winner.
-            write.withdrawn(What::Redirect, dependant.name.as_str(), loser).await?;
+            write.record_withdrawal(Kind::Redirect, dependant.name.as_str(), loser).await?;
             let detail = json!({ "redirect_target_lost": lost.name });
             write.record(loser, Some(&dependant.name), "domain.updated", &Actor::system(), detail).await?;
         }
@@ -281,14 +281,14 @@ async fn holder(write: &mut Write, domain: &Domain, claims: NameClaims, check: &
     })
 }
 
-/// When the project's domains are served no more; `None`: its plan has custom domains.
+/// When the project's domains stop being served. `None` if its plan includes custom domains.
 fn served_until(plans: &Plans, project: &ProjectRecord) -> Option<UnixMillis> {
     let has_domains = plans.of(project.plan).domains > 0;
     (!has_domains).then(|| project.unpaid_since.map_or(UnixMillis(0), |since| since.plus(UNPAID_GRACE_MILLIS)))
 }
 
-/// Takes domains out of service: a gateway that has applied the commit serves their names no more. Returns the revision
-/// to wait for.
+/// Takes domains out of service: a gateway that has applied the commit no longer serves their names. Returns the
+/// revision to wait for.
 pub(crate) async fn remove(
     metrics: &Metrics,
     mut write: Write,
@@ -322,8 +322,8 @@ pub(crate) async fn remove(
     for domain in &mut removed {
         domain.removal = Some(revision.0);
         domains::save_domain(write.connection(), domain).await?;
-        write.forget_withdrawal(What::Redirect, domain.name.as_str(), &project.id).await?;
-        write.withdrawn(What::Name, domain.name.as_str(), &project.id).await?;
+        write.forget_withdrawal(Kind::Redirect, domain.name.as_str(), &project.id).await?;
+        write.record_withdrawal(Kind::Name, domain.name.as_str(), &project.id).await?;
     }
     if had_primary {
         primary::succeed(&mut write, &project.id).await?;

@@ -100,8 +100,8 @@ pub(crate) async fn keep(app: Arc<App>, shutdown: Shutdown) {
         if let (Err(error), false) = (&kept, failing) {
             tracing::error!(
                 error = format!("{error:#}"),
-                "cannot bring revocations_file and the database into agreement; retrying every second. Correct what \
-                 the error names"
+                "cannot bring revocations_file and the database into agreement; retrying every second. Fix the \
+                 cause given in `error`"
             );
         }
         failing = kept.is_err();

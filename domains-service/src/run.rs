@@ -21,7 +21,7 @@ use contract::feed::Entity;
 use contract::project::Access;
 use contract::site::{Serves, Site};
 use parking_lot::Mutex;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use crate::api;
 use crate::app::App;
@@ -110,7 +110,8 @@ pub async fn start_in(
         [("http", http.local_addr()?), ("internal", internal.local_addr()?), ("admin", admin.local_addr()?)];
     let (secret, effective) = (config.secret.clone(), Arc::new(Mutex::new(config.effective.clone())));
     let admin_hosts = config.admin_hosts.clone();
-    let (tls, internal_tls) = (config.tls.clone(), config.internal_tls.clone());
+    let [tls, internal_tls] =
+        [&config.tls, &config.internal_tls].map(|tls| tls.clone().map(|tls| (tls, metrics.tasks.clone())));
     let nodes = Arc::new(Nodes::new(clock.clone()));
     let mut authorities = world.authorities;
     let records = AcmeRecords {
@@ -119,18 +120,8 @@ pub async fn start_in(
         sealing: Arc::new(SealingKey::of(&config.sealing_secret)?),
         clock: clock.clone(),
     };
-    for settings in &config.authorities {
-        let authority = AcmeAuthority::new(settings.clone(), records.clone());
-        let authority = authority.with_context(|| format!("the certificate authority {:?}", settings.name))?;
-        // The first order reads the account again, and fails with the reason.
-        if let Err(error) = authority.load_account().await {
-            tracing::warn!(
-                authority = settings.name,
-                error = format!("{error:#}"),
-                "cannot read the account of a certificate authority; the next order reads it again"
-            );
-        }
-        authorities.public.push(Arc::new(authority));
+    for authority in acme_authorities(&config, &records).await? {
+        authorities.public.push(authority);
     }
     let lost = config.sealing_secret_lost;
     let bounds = (config.change_log_rows, config.webhooks.disable_after);
@@ -164,22 +155,29 @@ pub async fn start_in(
 
     let exporter_end = Shutdown::new();
     let exporter = exporter.map(|exporter| exporter.start(&app.core.metrics.tasks, &exporter_end));
-    let mut parts = JoinSet::new();
+    let (mut parts, mut admins) = (JoinSet::new(), JoinSet::new());
     parts.spawn(serve_over(http, tls, public, limits, shutdown.clone()));
     parts.spawn(serve_over(internal, internal_tls, inside, limits, shutdown.clone()));
     let workers = workers(&app, watched, bounds, &shutdown);
-    let admin = tokio::spawn(serve(admin, for_admin, ServeLimits::default(), admin_shutdown.clone()));
+    admins.spawn(serve(admin, for_admin, ServeLimits::default(), admin_shutdown.clone()));
     listening.set(true);
     let task = tokio::spawn(async move {
         let mut result = tokio::select! {
             () = shutdown.begun() => Ok(()),
             // The process is started again.
-            Some(ended) = parts.join_next() => ended.context("a listener ended unexpectedly").and_then(|ended| ended),
+            Some(ended) = parts.join_next() => of_listener(ended),
+            Some(ended) = admins.join_next() => of_listener(ended),
         };
+        if let Err(error) = &result {
+            tracing::error!(
+                error = format!("{error:#}"),
+                "draining and ending the process, so that it is started again"
+            );
+        }
         shutdown.begin();
         health.drain();
         while let Some(ended) = parts.join_next().await {
-            result = result.and(ended.context("a listener ended unexpectedly").and_then(|ended| ended));
+            result = result.and(of_listener(ended));
         }
         for worker in workers {
             result = result.and(worker.await.context("a worker ended unexpectedly"));
@@ -189,11 +187,35 @@ pub async fn start_in(
             result = result.and(exporter.await.context("the exporter of traces ended unexpectedly"));
         }
         admin_shutdown.begin();
-        result = result.and(admin.await.context("the admin listener ended unexpectedly").and_then(|ended| ended));
+        result = result.and(admins.join_next().await.map_or(Ok(()), of_listener));
         app.core.store.close().await;
         result
     });
     Ok(Running::new("domains-service", addresses, task))
+}
+
+/// The result of a listener.
+fn of_listener(ended: Result<anyhow::Result<()>, JoinError>) -> anyhow::Result<()> {
+    ended.context("a listener ended unexpectedly").and_then(|ended| ended)
+}
+
+/// The authorities that the settings name, each with its account.
+async fn acme_authorities(config: &Config, records: &AcmeRecords) -> anyhow::Result<Vec<Arc<AcmeAuthority>>> {
+    let mut authorities = Vec::new();
+    for settings in &config.authorities {
+        let authority = AcmeAuthority::new(settings.clone(), records.clone());
+        let authority = authority.with_context(|| format!("the certificate authority {:?}", settings.name))?;
+        // The first order reads the account again, and fails with the reason.
+        if let Err(error) = authority.load_account().await {
+            tracing::warn!(
+                authority = settings.name,
+                error = format!("{error:#}"),
+                "cannot read the account of a certificate authority; the next order reads it again"
+            );
+        }
+        authorities.push(Arc::new(authority));
+    }
+    Ok(authorities)
 }
 
 /// Opens the database, with the file of revoked credentials.

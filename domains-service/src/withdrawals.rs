@@ -6,7 +6,6 @@
 //! they have confirmed: later requests, operators and owners see it with the same names, and metrics count it.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use contract::feed::Revision;
 use contract::project::ProjectUid;
@@ -15,16 +14,13 @@ use serde_json::json;
 
 use crate::actor::Actor;
 use crate::common::Core;
-use crate::gateways::Gateways;
+use crate::gateways::{ACKNOWLEDGEMENT_TIME_MAX, Gateways};
 use crate::nodes::{Acknowledged, Nodes};
 use crate::project::ProjectRef;
 use crate::store::log::claim;
 use crate::store::projects::find_project;
-use crate::store::withdrawals::{self, What, Withdrawal};
+use crate::store::withdrawals::{self, Kind, Withdrawal};
 use crate::store::{Result, Store, acme};
-
-/// How long an answer waits for the gateways.
-const ACKNOWLEDGEMENT_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Withdrawals that are read, oldest first, to measure since when each process is waited for.
 const ROWS_MEASURED_MAX: i64 = 1_000;
@@ -69,14 +65,14 @@ pub(crate) async fn confirm(
     core: &Core,
     gateways: &Gateways,
     revision: Revision,
-    (whats, which): (&[What], &str),
+    (kinds, which): (&[Kind], &str),
     project: &ProjectRef,
 ) -> Result<Acknowledged> {
     let acknowledged = wait(core, gateways, revision).await?;
     if acknowledged.lagging.is_empty() {
         return Ok(acknowledged);
     }
-    for what in whats {
+    for what in kinds {
         tracing::warn!(
             what = what.as_str(),
             which,
@@ -99,11 +95,11 @@ pub(crate) async fn confirm(
 pub(crate) async fn repeat(
     core: &Core,
     gateways: &Gateways,
-    (whats, which): (&[What], &str),
+    (kinds, which): (&[Kind], &str),
     project: &ProjectRef,
 ) -> Result<Option<Acknowledged>> {
     let found = core.store.withdrawals_of(&project.uid).await?;
-    let waiting = found.iter().filter(|one| whats.contains(&one.what) && one.which == which);
+    let waiting = found.iter().filter(|one| kinds.contains(&one.what) && one.which == which);
     // A withdrawal without a row, because the project has too many, is at least as old as the oldest row.
     let is_full = found.len() >= usize::try_from(withdrawals::WITHDRAWALS_OF_ONE_MAX).unwrap_or(usize::MAX);
     let oldest = found.first().filter(|_| is_full).map(|one| one.revision);
@@ -115,7 +111,7 @@ pub(crate) async fn repeat(
 
 async fn record(
     store: &Store,
-    what: What,
+    what: Kind,
     which: &str,
     project: &ProjectRef,
     acknowledged: &Acknowledged,
@@ -125,7 +121,7 @@ async fn record(
     if find_project(write.connection(), project).await?.is_none() {
         return Ok(());
     }
-    let domain = if matches!(what, What::Name | What::Redirect) { which.parse().ok() } else { None };
+    let domain = if matches!(what, Kind::Name | Kind::Redirect) { which.parse().ok() } else { None };
     let detail = json!({ "what": what.as_str(), "which": which, "lagging": acknowledged.lagging });
     write.record(project, domain.as_ref(), "withdrawal.waiting", &Actor::system(), detail).await?;
     write.commit().await.map(drop)
@@ -186,8 +182,8 @@ impl PendingWithdrawals {
     }
 
     /// The first of one of these kinds.
-    pub(crate) fn find(&self, whats: &[What], which: &str) -> Option<types::Withdrawal> {
-        whats.iter().find_map(|what| self.0.get(&(what.as_str(), which.to_owned()))).cloned()
+    pub(crate) fn find(&self, kinds: &[Kind], which: &str) -> Option<types::Withdrawal> {
+        kinds.iter().find_map(|what| self.0.get(&(what.as_str(), which.to_owned()))).cloned()
     }
 }
 
@@ -211,7 +207,7 @@ pub(crate) fn listed(nodes: &Nodes, withdrawal: &Withdrawal) -> ListedWithdrawal
 /// Brings the gauges up to date.
 pub(crate) async fn measure(core: &Core, gateways: &Gateways) -> Result<()> {
     let counts = core.store.count_withdrawals().await?;
-    for &what in What::ALL {
+    for &what in Kind::ALL {
         let count = counts.iter().find(|counted| counted.what == what).map_or(0, |counted| counted.count);
         core.metrics.withdrawals.with_label_values(&[what.as_str()]).set(count);
     }

@@ -40,7 +40,7 @@ pub fn compared() -> u64 {
 }
 
 /// The request line and the body of a message, as a service received it.
-type Heard = (String, Vec<u8>);
+type Received = (String, Vec<u8>);
 
 /// Passes each whole message that the gate releases to both other parsers.
 pub fn boundaries(bytes: &[u8]) {
@@ -107,7 +107,7 @@ async fn hypers(message: &[u8]) -> Option<(Vec<u8>, bool)> {
     client.write_all(message).await.ok()?;
     client.write_all(NEXT).await.ok()?;
     client.shutdown().await.ok()?;
-    let seen = Arc::new(Mutex::new(Vec::<Heard>::new()));
+    let seen = Arc::new(Mutex::new(Vec::<Received>::new()));
     let book = Arc::clone(&seen);
     let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
         let book = Arc::clone(&book);

@@ -9,6 +9,7 @@
 mod boundaries;
 mod dns;
 mod store;
+mod upstream_frames;
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -27,6 +28,7 @@ use listener::fuzzing;
 pub use self::boundaries::{boundaries, compared};
 pub use self::dns::{dns, passes};
 pub use self::store::store;
+pub use self::upstream_frames::{complete_responses, upstream_frames};
 
 /// A function of bytes.
 pub type Target = fn(&[u8]);
@@ -46,6 +48,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("snapshot", snapshot),
     ("store", store),
     ("target", target),
+    ("upstream_frames", upstream_frames),
 ];
 
 /// Splits the input: the first byte is the size of the pieces for the rest.

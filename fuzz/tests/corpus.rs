@@ -104,7 +104,7 @@ mod tests {
         };
     }
 
-    replayed! { chunks dns feed frames gate hostname key proxy_header response snapshot store target }
+    replayed! { chunks dns feed frames gate hostname key proxy_header response snapshot store target upstream_frames }
 
     fn input(target: &str, name: &str) -> Vec<u8> {
         let path = inputs(target).into_iter().find(|path| path.ends_with(name));
@@ -136,6 +136,10 @@ mod tests {
             assert!(fuzzing::view(&store(name)).is_some(), "{name}");
         }
         assert_eq!(fuzzing::stored(&store("bans")).unwrap().0.len(), 2);
+        for (name, shared) in [("responses", false), ("responses", true), ("limits", false), ("goaway", false)] {
+            let complete = fuzz::complete_responses(&input("upstream_frames", name), shared);
+            assert_eq!(complete, 4, "{name}, the tenants share connections: {shared}");
+        }
     }
 
     // A5

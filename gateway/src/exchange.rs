@@ -33,7 +33,7 @@ use self::downstream::grpc_web::{self, GrpcWebClient};
 use self::downstream::http1::Http1Client;
 use self::downstream::http2::Http2Client;
 use self::progress::Progress;
-use self::retry::{Failed, Failure, Retries, Retry};
+use self::retry::{Failed, Retries, Retry};
 use self::upstream::{Request, RequestBody, ResponseHead, UpstreamCall, WaitLimits, of_response, open, wants_trailers};
 use self::websocket::Handshake;
 use crate::answer::{Answer, Refusal, accepts_html};
@@ -278,24 +278,23 @@ impl<'a> Exchange<'a> {
         request_body: &mut RequestBody,
         client: &mut D,
     ) -> pingora::Result<Answered<D::Head>> {
-        if poll_fn(|cx| Poll::Ready(client.poll_gone(cx).is_ready())).await {
-            return Err(Error::explain(ErrorType::ConnectionClosed, "the client disconnected").into_down());
-        }
         let (mut retries, mut received_after) = (Retries::default(), None);
         loop {
+            if poll_fn(|cx| Poll::Ready(client.poll_gone(cx).is_ready())).await {
+                return Err(Error::explain(ErrorType::ConnectionClosed, "the client disconnected").into_down());
+            }
+            forward::in_time(&self.facts, &*self.gateway.clock)?;
             let now = self.gateway.clock.monotonic();
-            let (upstream, endpoint) = forward::choose(&mut self.facts, now)
+            let (upstream, endpoint) = forward::choose(&mut self.facts, self.head.method.is_safe(), now)
                 .ok_or_else(|| Error::explain(ErrorType::ConnectNoRoute, "the upstream has no address"))?;
             let failed = match self.attempt((&upstream, &endpoint), (received_after, now), request_body, client).await {
                 Ok(answered) => return Ok(answered),
                 Err(failed) => failed,
             };
-            self.facts.upstream.reason = failed.reason;
-            if failed.failure == Failure::Unconnected {
-                self.gateway.has_not_connected(&endpoint);
-            }
-            let several = upstream.endpoints.len() > 1;
-            match retries.after(failed.failure, &self.head.method, several, &upstream.retries) {
+            self.facts.upstream.reason.clone_from(&failed.reason);
+            let endpoint = self.facts.upstream.endpoint.as_ref().unwrap_or(&endpoint);
+            let others = failed.record(self.gateway, (&upstream, endpoint), now);
+            match retries.after(failed.failure, &self.head.method, others, &upstream.retries) {
                 Retry::AnotherAddress | Retry::AnotherStream => {}
                 Retry::NewConnection => received_after = Some(Instant::now()),
                 Retry::FreshConnection => received_after = failed.sent_at,
@@ -322,8 +321,9 @@ impl<'a> Exchange<'a> {
         match self.receive(&mut call, request_body, client).await {
             Ok((head, out)) => {
                 request_body.forget();
-                endpoint.worked();
-                self.facts.upstream.answered = Some(self.gateway.clock.monotonic());
+                let now = self.gateway.clock.monotonic();
+                endpoint.responded(now);
+                self.facts.upstream.answered = Some(now);
                 Ok((call, head, out))
             }
             Err(error) => Err(call.failed(error, request_body, self.facts.upstream.interim_responses > 0)),

@@ -318,10 +318,14 @@ pub(crate) fn in_time(facts: &Facts, clock: &dyn Clock) -> pingora::Result<()> {
 }
 
 /// Chooses the address for the next attempt, and records the attempt.
-pub(crate) fn choose(facts: &mut Facts, now: std::time::Duration) -> Option<(Arc<Upstream>, Arc<Endpoint>)> {
+pub(crate) fn choose(
+    facts: &mut Facts,
+    is_safe: bool,
+    now: std::time::Duration,
+) -> Option<(Arc<Upstream>, Arc<Endpoint>)> {
     let upstream = facts.upstream.forwarded_to()?.clone();
     let tried = facts.upstream.endpoint.as_ref().map(|endpoint| &endpoint.address);
-    let endpoint = upstream.endpoints.choose(tried, now)?;
+    let endpoint = upstream.endpoints.choose(tried, is_safe, now)?;
     if facts.upstream.attempts == 0 {
         upstream.retries.earn();
     }

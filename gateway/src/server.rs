@@ -79,7 +79,7 @@ pub async fn start(
     let (mut data_plane, [http, https]) =
         open_listeners(&config, (&parts, &gateway), &connections, settings, &watchdog).await?;
     let live = Arc::new(Live::new(&parts.node, &connections, &parts.health, &shutdown));
-    let (admin, reload) = open_admin(&config, (&parts, &gateway, &live), &logs).await?;
+    let (mut admin, reload) = open_admin(&config, (&parts, &gateway, &live), &logs).await?;
     let addresses = [("http", http), ("https", https), ("admin", admin.address)];
 
     // The draining gateway follows changes too: it stops serving a name that is removed meanwhile.
@@ -106,7 +106,7 @@ pub async fn start(
     }
     let exporter = exporter.map(|exporter| exporter.start(&tasks, &chores_end));
     let task = tokio::spawn(async move {
-        let listeners = data_plane.ends_in_order(&shutdown).await;
+        let listeners = data_plane.ends_in_order(&mut admin.task, &shutdown).await;
         let drained = data_plane.drain(&live, &telemetry, config.drain).await;
         serving_end.begin();
         let (_, ()) = tokio::join!(follower_task, quota.hand_back_all());
@@ -121,8 +121,10 @@ pub async fn start(
             let _ = exporter.await;
         }
         admin.end.begin();
-        // Scrapes in progress are not waited for.
-        let _ = admin.task.await;
+        // Scrapes in progress are not waited for. A task that panicked was awaited above.
+        if !admin.task.is_finished() {
+            let _ = admin.task.await;
+        }
         listeners.and(drained)
     });
     Ok(Running::new("gateway", addresses, task))
@@ -180,7 +182,8 @@ async fn open_admin(
     };
     let (router, reload) = admin_router(config, parts.secrets.operators.clone(), view, parts.registry.clone(), logs)?;
     let end = Shutdown::new();
-    let task = tokio::spawn(serve_over(listener, config.admin_tls.clone(), router, admin_limits(), end.clone()));
+    let tls = config.admin_tls.clone().map(|tls| (tls, parts.tasks.clone()));
+    let task = tokio::spawn(serve_over(listener, tls, router, admin_limits(), end.clone()));
     Ok((AdminListener { address, end, task }, reload))
 }
 

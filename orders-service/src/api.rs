@@ -105,7 +105,7 @@ impl FromRef<Api> for Observer {
 
 /// The name of each operation, and whether it is deprecated.
 pub(crate) fn names() -> impl Iterator<Item = (&'static str, bool)> {
-    OPERATIONS.iter().map(|operation| (operation.id, operation.is_marked(DEPRECATED)))
+    OPERATIONS.iter().map(|operation| (operation.id, operation.has_extension(DEPRECATED)))
 }
 
 /// The name of an operation in metrics.
@@ -122,8 +122,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Operation> {
 /// beta.
 fn marked(mark: &str) -> Router<Api> {
     let fits = |operation: &&Operation| match mark {
-        "" => !(operation.is_marked(DEPRECATED) || operation.is_marked(v2::STABILITY)),
-        mark => operation.is_marked(mark),
+        "" => !(operation.has_extension(DEPRECATED) || operation.has_extension(v2::STABILITY)),
+        extension => operation.has_extension(extension),
     };
     openapi::routed(all().filter(fits), str::to_owned).method_not_allowed_fallback(method_not_allowed)
 }

@@ -90,7 +90,7 @@ impl Config {
         let admin_listen = root.value("admin_listen", Listen(SocketAddr::from(([127, 0, 0, 1], 9902))));
         let admin_hosts = root.list("admin_hosts");
         let database = read_location(&root, "data/orders/orders.db");
-        let create_database = root.flag("create_database", true);
+        let create_database = root.flag("create_database", false);
         let credential = root.required_secret("credential", CREDENTIAL_EXAMPLE, root.secret("credential"));
         let environment = root.value("environment", Environment::Live);
         let control_plane = Peer::read(&root.section("events"), CONTROL_PLANE);

@@ -63,7 +63,7 @@ contract::catalogue! {
         /// The control plane did not answer whether the project exists.
         ControlPlaneUnavailable = 503 "control_plane_unavailable" "Nothing was imported: the control plane is unreachable, so the project could not be checked.", Platform;
         /// The store failed for the moment.
-        StorageUnavailable = 503 "storage_unavailable" "The store is unavailable. Repeat the request shortly.", Platform;
+        StorageUnavailable = 503 "storage_unavailable" "The database is unavailable. Retry shortly.", Platform;
         /// No space left on the disk.
         StorageFull = 503 "storage_full" "The store's disk is full; nothing was changed. Reading still works.", Platform;
     }

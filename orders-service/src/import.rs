@@ -33,7 +33,7 @@ pub enum ImportFailure {
         reason: String,
     },
     /// More than [`ORDERS_MAX`] orders or [`BYTES_MAX`] bytes.
-    #[error("an import may have {ORDERS_MAX} orders and {BYTES_MAX} bytes; split it")]
+    #[error("an import has at most {ORDERS_MAX} orders and {BYTES_MAX} bytes; split it")]
     TooLarge,
     /// Another import is in progress.
     #[error("another import is in progress")]

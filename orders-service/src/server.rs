@@ -13,6 +13,7 @@ use chassis::sql::{self, StoreMetrics};
 use chassis::trace::{Exporter, Traced, Tracer, traced};
 use chassis::{admin, metrics};
 use contract::trust::ORDERS_SERVICE;
+use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 
 use crate::api::{self, Api};
@@ -104,9 +105,10 @@ pub async fn start_with(
     let api = api::router(api).layer(axum::middleware::from_fn_with_state(traced_by, traced));
     let relaying = tasks.spawn("outbox_relay", &shutdown, Arc::new(outbox_relay), run_periodically);
     let erasing = tasks.spawn("erasure", &shutdown, Arc::new(eraser), run_periodically);
-    let public = serve_over(http, config.tls, api, limits, shutdown.clone());
+    let [tls, internal_tls] = [config.tls, config.internal_tls].map(|tls| tls.map(|tls| (tls, tasks.clone())));
+    let public = serve_over(http, tls, api, limits, shutdown.clone());
     let inside = internal::router(internal, Arc::new(Mutex::new(config.effective)), passes);
-    let private = serve_over(operators, config.internal_tls, inside, operators_limits, shutdown.clone());
+    let private = serve_over(operators, internal_tls, inside, operators_limits, shutdown.clone());
     // The admin listener ends last: until then it reports that the others drain.
     let admin_end = Shutdown::new();
     let admin_limits = ServeLimits { connections_max: admin::CONCURRENT_REQUESTS_MAX, ..limits };
@@ -116,22 +118,24 @@ pub async fn start_with(
     let exporter_end = Shutdown::new();
     let exporter = exporter.map(|exporter| exporter.start(&tasks, &exporter_end));
     let task = tokio::spawn(async move {
-        let watching = tokio::spawn(watching);
         let draining = async {
             shutdown.begun().await;
             health.drain();
         };
-        let (public, private, ()) = tokio::join!(public, private, draining);
-        relaying.await?;
-        erasing.await?;
-        orders.close().await;
-        exporter_end.begin();
-        if let Some(exporter) = exporter {
-            exporter.await?;
-        }
-        admin_end.begin();
-        watching.await??;
-        public.and(private)
+        let serving = async {
+            let (public, private, ()) = tokio::join!(public, private, draining);
+            relaying.await?;
+            erasing.await?;
+            orders.close().await;
+            exporter_end.begin();
+            if let Some(exporter) = exporter {
+                exporter.await?;
+            }
+            public.and(private)
+        };
+        // In this task, so that a panic of any listener ends the process, which is started again.
+        let (served, watched) = tokio::join!(serving.inspect(|_| admin_end.begin()), watching);
+        served.and(watched)
     });
     let [http, internal, admin] = addresses.map(|(_, address)| address);
     tracing::info!(%http, %internal, %admin, "orders-service is listening");

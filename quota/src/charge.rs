@@ -288,7 +288,7 @@ impl Inner {
         };
         let Some(how) = how else { return Err(unavailable(cached.lock().bucket.peek(now, wall))) };
         let clock = match self.store_now() {
-            Some(clock) => DegradedClock::Heard(clock),
+            Some(clock) => DegradedClock::Received(clock),
             None => DegradedClock::Own(wall),
         };
         let mut state = cached.lock();

@@ -1,4 +1,4 @@
-//! What this node knows of the nodes that share the limits, for an outage of the store.
+//! The number of nodes that share the limits, kept for an outage of the store.
 
 use std::time::Duration;
 
@@ -55,8 +55,8 @@ mod tests {
 
     use super::*;
 
-    fn fleet(nodes: u32, turn: u32) -> Fleet {
-        Fleet { nodes: NonZeroU32::new(nodes).unwrap(), turn }
+    fn fleet(nodes: u32, index: u32) -> Fleet {
+        Fleet { nodes: NonZeroU32::new(nodes).unwrap(), index }
     }
 
     fn seconds(seconds: u64) -> Duration {

@@ -244,7 +244,7 @@ impl Quota {
     pub fn mode(&self) -> Mode {
         let gone = self.0.store_is_gone.load(Ordering::Relaxed);
         match self.0.settings.on_store_down {
-            _ if !gone && self.0.is_alone() => Mode::Exact,
+            _ if !gone && self.0.is_only_node() => Mode::Exact,
             _ if !gone => Mode::Lease,
             OnStoreDown::Share if self.0.fleet().is_none() => Mode::Deny,
             OnStoreDown::Share => Mode::Share,

@@ -91,7 +91,7 @@ impl Inner {
     }
 
     /// Whether this node is known to be the only one.
-    pub(super) fn is_alone(&self) -> bool {
+    pub(super) fn is_only_node(&self) -> bool {
         self.fleet().is_some_and(|fleet| fleet.nodes.get() <= 1)
     }
 

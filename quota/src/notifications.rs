@@ -200,7 +200,7 @@ impl Inner {
     /// Sends the strikes counted here since the last notification, added up per key.
     pub(super) fn send_strikes(self: &Arc<Self>) {
         let strikes = self.bans.take_undelivered_strikes();
-        if !strikes.is_empty() && !self.is_alone() {
+        if !strikes.is_empty() && !self.is_only_node() {
             self.notify(Notification::Struck(strikes));
         }
     }

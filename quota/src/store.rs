@@ -93,18 +93,19 @@ pub struct Fleet {
     /// Nodes that sent a heartbeat recently, including this one.
     pub nodes: NonZeroU32,
     /// How many of them come before this one, in an order that is the same on all nodes.
-    pub turn: u32,
+    #[serde(rename = "turn")]
+    pub index: u32,
 }
 
 impl Fleet {
     /// A single node.
-    pub const SINGLE: Self = Self { nodes: NonZeroU32::MIN, turn: 0 };
+    pub const SINGLE: Self = Self { nodes: NonZeroU32::MIN, index: 0 };
 
     /// This node's share of a project's limits. Which nodes receive the indivisible remainder differs from project to
     /// project.
     pub fn share_of(self, project: &ProjectUid) -> Share {
         let first = project.as_str().bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
-        Share::new(self.nodes, self.turn.wrapping_add(first % self.nodes))
+        Share::new(self.nodes, self.index.wrapping_add(first % self.nodes))
     }
 }
 

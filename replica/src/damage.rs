@@ -55,14 +55,14 @@ pub fn open<T>(path: &Path, open: impl Fn() -> anyhow::Result<T>) -> anyhow::Res
 
 /// Whether the file's contents are the cause, not the disk or its permissions.
 fn is_damage(error: &anyhow::Error) -> bool {
-    let of_the_disk = |error: &std::io::Error| {
+    let is_disk_error = |error: &std::io::Error| {
         use ErrorKind::{NotFound, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
         matches!(error.kind(), NotFound | PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull)
     };
     match error.downcast_ref::<redb::Error>() {
         Some(redb::Error::DatabaseAlreadyOpen) => false,
-        Some(redb::Error::Io(error)) => !of_the_disk(error),
-        _ => !error.chain().filter_map(|cause| cause.downcast_ref()).any(of_the_disk),
+        Some(redb::Error::Io(error)) => !is_disk_error(error),
+        _ => !error.chain().filter_map(|cause| cause.downcast_ref()).any(is_disk_error),
     }
 }
 

@@ -227,9 +227,9 @@ impl Follower {
                 gateway = self.gateway.load().as_deref(),
                 node = self.node,
                 control = self.control.at(""),
-                "this gateway serves nothing until it reaches the control plane: after an orderly stop, or with a copied data \
-                 directory, its replica may have keys, names and projects that were removed since. Bring back the control \
-                 plane or the network to it; if that is impossible, set serve_before_registered = true under [feed] and restart"
+                "this gateway serves nothing until it reaches the control plane: after a graceful shutdown, or with a \
+                 copied data directory, its replica may have keys, names and projects removed since. Bring back the \
+                 control plane or the network to it; else set serve_before_registered = true under [feed] and restart"
             );
         }
     }

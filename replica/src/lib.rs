@@ -2,7 +2,7 @@
 //!
 //! The copy is stored in a local file (`file`) and kept current by the change stream ([`follow`]). Requests and
 //! handshakes read bounded caches over that file; a miss reads the file, never the network. While the control plane is
-//! unavailable the copy stays as it is: everything in it is served, also after a restart, except after an orderly
+//! unavailable the copy stays as it is: everything in it is served, also after a restart, except after a graceful
 //! shutdown or in a copied directory ([`Unregistered`]).
 //!
 //! An invalid snapshot or change is refused as a whole, and the last good state stays. A single unusable certificate is

@@ -67,15 +67,15 @@ impl Replica {
                 self.registration.held.store(false, Ordering::Release);
                 tracing::warn!(
                     revision,
-                    "serving before the control plane is reached, because feed.serve_before_registered is set: after an orderly stop, \
-                     or with a copied data directory, this gateway may serve keys, names and projects that were removed \
-                     since. Remove the setting when the control plane is back"
+                    "serving before the control plane is reached, because feed.serve_before_registered is set: after a \
+                     graceful shutdown, or with a copied data directory, this gateway may serve keys, names and \
+                     projects that were removed since. Remove the setting when the control plane is back"
                 );
             }
             Some(_) => tracing::info!(
                 revision,
-                "this gateway serves nothing until it reaches the control plane: it was stopped in order, or its data \
-                 directory was copied"
+                "this gateway serves nothing until it reaches the control plane: it was shut down gracefully, or its \
+                 data directory was copied"
             ),
             None => {}
         }

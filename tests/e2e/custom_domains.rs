@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 
 use self::fleet::{Fleet, GATEWAYS};
-use crate::world::{until, until_checked_each};
+use crate::world::until;
 
 /// A count: small in a run of all tests, or from the environment for a long run
 /// (`bench/run domains-proof`).
@@ -180,15 +180,10 @@ async fn certificates_are_renewed_under_load_without_one_failed_handshake() {
             }
         });
     }
-    // The checks start processes and slow down the visitors.
-    until_checked_each(
-        Duration::from_millis(500),
-        "every certificate has a successor, and visitors came",
-        async || {
-            let now = serials(&fleet);
-            shaken.load(Ordering::SeqCst) >= HANDSHAKES_MIN && first.iter().all(|(name, serial)| now[name] != *serial)
-        },
-    )
+    until("every certificate has a successor, and visitors came", async || {
+        let now = serials(&fleet);
+        shaken.load(Ordering::SeqCst) >= HANDSHAKES_MIN && first.iter().all(|(name, serial)| now[name] != *serial)
+    })
     .await;
     ending.store(true, Ordering::SeqCst);
     while let Some(visitor) = visitors.join_next().await {

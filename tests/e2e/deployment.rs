@@ -218,7 +218,7 @@ impl Deployment {
         let mut services = Vec::new();
         for _ in 0..replicas {
             let domains = format!(
-                "{common}secret_file = \"{}\"\nsealing_secret_file = \"{}\"\ngateways_directory = \"{}\"\n\
+                "{common}create_database = true\nsecret_file = \"{}\"\nsealing_secret_file = \"{}\"\ngateways_directory = \"{}\"\n\
                  services_directory = \"{}\"\nrevocations_file = \"{}\"\nplatform_domain = \"{DOMAIN}\"\nallow_local_names = true\n\
                  {domains_store}[local_authority]\nca_certificate_file = \"{}\"\nca_key_file = \"{}\"\n",
                 path("secrets/platform.key"),
@@ -230,7 +230,7 @@ impl Deployment {
                 path("ca/ca.key"),
             );
             let orders = format!(
-                "{common}credential_file = \"{}\"\n{orders_store}[identity]\ntrust_file = \"{}\"\n",
+                "{common}create_database = true\ncredential_file = \"{}\"\n{orders_store}[identity]\ntrust_file = \"{}\"\n",
                 path("secrets/services/orders-service.key"),
                 path("orders-trust.json"),
             );

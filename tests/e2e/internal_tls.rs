@@ -65,7 +65,7 @@ impl Places<'_> {
 async fn control_plane(places: Places<'_>, end: &Shutdown) -> Running {
     let directory = places.directory;
     let path = |name: &str| directory.join(name).display().to_string();
-    let mut text = LISTENERS.to_owned();
+    let mut text = format!("{LISTENERS}create_database = true\n");
     for (setting, file) in [
         ("secret_file", "secrets/platform.key"),
         ("sealing_secret_file", "secrets/sealing.key"),
@@ -92,7 +92,7 @@ async fn orders(places: Places<'_>, plane: &Running, end: &Shutdown) -> Running 
     let directory = places.directory;
     let path = |name: &str| directory.join(name).display().to_string();
     let text = format!(
-        "{LISTENERS}credential_file = \"{}\"\ndatabase = \"{}\"\n[events]\n{}{}",
+        "{LISTENERS}create_database = true\ncredential_file = \"{}\"\ndatabase = \"{}\"\n[events]\n{}{}",
         path("secrets/services/orders-service.key"),
         path("orders.sqlite"),
         control(directory, plane),

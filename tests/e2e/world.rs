@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::clock;
 
 /// Deadline of every wait; the test then fails and names the condition.
-const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A running platform and its directory. Dropping it kills the process and removes the directory.
 pub(crate) struct Platform {
@@ -245,18 +245,13 @@ pub(crate) fn rate_limit_headers(response: &Response) -> (i64, i64, i64) {
     (figure("x-ratelimit-limit"), figure("x-ratelimit-remaining"), figure("x-ratelimit-reset"))
 }
 
-/// Waits for a condition, polling.
-pub(crate) async fn until(what: &str, holds: impl AsyncFnMut() -> bool) {
-    until_checked_each(Duration::from_millis(20), what, holds).await;
-}
-
-/// The same with a longer interval, for expensive conditions.
-pub(crate) async fn until_checked_each(pause: Duration, what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let started = Instant::now();
-    let mut pause = tokio::time::interval(pause);
+/// Waits for a condition, polling. The later a look, the longer the pause before it: looks take processor time.
+pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let (started, mut pause) = (Instant::now(), Duration::from_millis(20));
     while !holds().await {
         assert!(started.elapsed() < PATIENCE, "timed out waiting until {what}");
-        pause.tick().await;
+        tokio::time::sleep(pause).await;
+        pause = (pause * 3 / 2).min(Duration::from_millis(500));
     }
 }
 

@@ -1,6 +1,5 @@
-//! `contract` ← `chassis` ← {`gateway`, `orders-service`, `domains-service`, `dev-world`} ← `tollhouse`, and nothing
-//! else. `fuzz` tests the parsers of untrusted input; no crate depends on it. `dev-world` is for trying out custom
-//! domains: the product includes it only with a feature.
+//! Crates depend on the crates that `KNOWS` lists, and on no other of ours. No crate depends on `fuzz`, which tests the
+//! parsers of untrusted input. `dev-world` is for trying out custom domains: the product includes it only with a feature.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +22,7 @@ const KNOWS: &[(&str, &[&str])] = &[
     ("dashboard", &["contract", "chassis", "verification", "domains-api"]),
     ("domains-service", &["contract", "chassis", "verification", "domains-api", "dashboard"]),
     ("dev-world", &["contract", "chassis"]),
-    ("fuzz", &["contract", "chassis", "verification", "quota", "listener", "gateway"]),
+    ("fuzz", &["contract", "chassis", "verification", "quota", "listener", "upstreams", "gateway"]),
     ("tollhouse", &["contract", "chassis", "gateway", "orders-service", "domains-service", "dev-world"]),
 ];
 

@@ -21,6 +21,8 @@ mod monitoring;
 #[cfg(test)]
 mod operations;
 #[cfg(test)]
+mod proofs;
+#[cfg(test)]
 mod rules;
 #[cfg(test)]
 mod samples;

@@ -61,8 +61,9 @@ pub struct Up {
     #[arg(long, value_name = "URL")]
     pub trace_to: Option<String>,
     /// Also start a test world for custom domains: DNS for names under .test and .example, changed with `tollhouse
-    /// dns`, and an ACME certificate authority (`pebble` must be installed). MODE is gentle, strict or brief
-    /// (certificates valid for a minute). Needs a build with the feature `test-world`, which `./up --test-world` makes.
+    /// dns`, and an ACME certificate authority (`pebble` must be installed). MODE: gentle (answers at once), strict
+    /// (rejects half of all nonces and validates slowly), brief (certificates valid for one minute). Needs a build with
+    /// the feature `test-world`, which `./up --test-world` makes.
     #[arg(long, value_name = "MODE", num_args = 0..=1, require_equals = true, default_missing_value = "gentle")]
     pub test_world: Option<AuthorityMode>,
 }

@@ -85,7 +85,7 @@ impl Client {
     /// # Errors
     /// If it cannot be reached, or refuses with its own message.
     pub async fn call(&self, operation: Operation, parameters: &[&str], query: &str) -> anyhow::Result<Value> {
-        let (method, path) = place_of(operation, parameters)?;
+        let (method, path) = method_and_path(operation, parameters)?;
         let mark = if query.is_empty() { "" } else { "?" };
         self.control(method, &format!("{path}{mark}{query}"), &Value::Null).await
     }
@@ -95,7 +95,7 @@ impl Client {
     /// # Errors
     /// Like [`Client::call`].
     pub async fn send(&self, operation: Operation, parameters: &[&str], body: &Value) -> anyhow::Result<Value> {
-        let (method, path) = place_of(operation, parameters)?;
+        let (method, path) = method_and_path(operation, parameters)?;
         self.control(method, &path, body).await
     }
 
@@ -113,8 +113,8 @@ impl Client {
         while let Some(edge) = edges.next() {
             let within = if edges.peek().is_some() { HANGS_AFTER } else { self.answer_max };
             answer = self.edge_within(&edge, method.clone(), path, within).await;
-            let silent = answer.as_ref().err().and_then(|error| error.downcast_ref::<reqwest::Error>());
-            if !silent.is_some_and(|error| error.is_connect() || error.is_timeout()) {
+            let silent = answer.as_ref().err().and_then(|error| error.downcast_ref::<Silent>());
+            if !silent.is_some_and(|Silent(error)| error.is_connect() || error.is_timeout()) {
                 break;
             }
         }
@@ -177,8 +177,8 @@ impl Client {
 
     /// Calls the orders-service's internal listener, for short responses.
     pub async fn orders_json(&self, path: &str) -> anyhow::Result<Value> {
-        let url = self.at(&self.run.orders, path);
-        self.json(&self.orders, &url, &self.pass_for_orders(), (Method::GET, &Value::Null), self.answer_max).await
+        let (url, pass) = (self.at(&self.run.orders, path), self.pass(&PassFor::service(ORDERS_SERVICE)));
+        self.json(&self.orders, &url, &pass, (Method::GET, &Value::Null), self.answer_max).await
     }
 
     /// The identity of a project, under which services store its data.
@@ -192,18 +192,14 @@ impl Client {
 
     /// Calls the orders-service's internal listener, with a body of any length.
     pub async fn orders(&self, method: Method, path: &str, body: reqwest::Body) -> anyhow::Result<Response> {
-        let request =
-            self.orders.request(method, self.at(&self.run.orders, path)).bearer_auth(self.pass_for_orders()).body(body);
+        let pass = self.pass(&PassFor::service(ORDERS_SERVICE));
+        let request = self.orders.request(method, self.at(&self.run.orders, path)).bearer_auth(pass).body(body);
         checked(request.send().await.context("the orders-service does not answer: is the platform running?")?).await
     }
 
     /// A pass for one service or one gateway.
     fn pass(&self, to: &PassFor) -> String {
         pass(&self.passes, to, SystemClock::new().now_seconds())
-    }
-
-    fn pass_for_orders(&self) -> String {
-        self.pass(&PassFor::service(ORDERS_SERVICE))
     }
 
     /// A request for a path of a listener.
@@ -224,14 +220,14 @@ impl Client {
         if !body.is_null() {
             request = request.json(body);
         }
-        let response = request.send().await.context("no response; is the process running?")?;
-        let text = checked(response).await?.text().await?;
+        let response = request.send().await.map_err(Silent)?;
+        let text = checked(response).await?.text().await.map_err(Silent)?;
         if text.is_empty() { Ok(Value::Null) } else { Ok(serde_json::from_str(&text)?) }
     }
 }
 
 /// The method of an operation, and its path with these parameters.
-fn place_of(operation: Operation, parameters: &[&str]) -> anyhow::Result<(Method, String)> {
+fn method_and_path(operation: Operation, parameters: &[&str]) -> anyhow::Result<(Method, String)> {
     let place = domains_service::at_operators(operation, parameters);
     let (method, path) = place.with_context(|| format!("unknown operation {}", operation.as_str()))?;
     Ok((method.as_str().parse()?, path))
@@ -246,20 +242,21 @@ pub(crate) fn client(name: &str, authority: Option<&[u8]>) -> anyhow::Result<req
 }
 
 /// A refusal of a service.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{words}")]
 pub struct Refused {
     /// The code of its refusal.
     pub code: String,
     words: String,
 }
 
-impl std::fmt::Display for Refused {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.words)
-    }
-}
-
-impl std::error::Error for Refused {}
+/// No response, or only its head. Of the chain of causes, the innermost says what happened.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot connect, or no response in time; check that the process runs: {}",
+    anyhow::Chain::new(.0).next_back().map(ToString::to_string).unwrap_or_default()
+)]
+struct Silent(reqwest::Error);
 
 /// The response, or the service's refusal as [`Refused`].
 async fn checked(response: Response) -> anyhow::Result<Response> {

@@ -19,7 +19,7 @@ const USAGE: u8 = 2;
 const ATTENTION: u8 = 3;
 
 /// Prints an error, as text or as JSON.
-fn complain(json: bool, code: &str, words: &str) {
+fn print_error(json: bool, code: &str, words: &str) {
     if json {
         say(&serde_json::json!({ "error": { "code": code, "message": words } }).to_string());
     } else {
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     let arguments = match Arguments::read(std::env::args_os()) {
         Ok(arguments) => arguments,
         Err(error) if error.exit_code() != 0 && std::env::args_os().any(|word| word == "--json") => {
-            complain(true, "usage", error.to_string().trim_end());
+            print_error(true, "usage", error.to_string().trim_end());
             return ExitCode::from(USAGE);
         }
         Err(error) => error.exit(),
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            complain(json, "failed", &format!("cannot start the runtime: {error}"));
+            print_error(json, "failed", &format!("cannot start the runtime: {error}"));
             return ExitCode::FAILURE;
         }
     };
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
             let refused = error.chain().find_map(|cause| cause.downcast_ref::<Refused>());
             let code = refused.map_or("failed", |refused| refused.code.as_str());
             // The whole chain of causes on one line.
-            complain(json, code, &format!("{error:#}"));
+            print_error(json, code, &format!("{error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -18,7 +18,9 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use chassis::clock::{Clock, SystemClock};
 use chassis::logs::{Format, Logs};
+use chassis::metrics::Registry;
 use chassis::shutdown::Shutdown;
+use chassis::supervise::Supervisor;
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -68,15 +70,23 @@ pub async fn run(common: &Common, options: &Up) -> anyhow::Result<()> {
     }
     let client = Client::new(platform.run.clone(), &directory.platform_secret()?, None)?;
     platform.ready(&client).await?;
-    let every = authority::LOOK_INTERVAL;
-    tokio::spawn(authority::keep(directory.clone(), domain.clone(), clock.clone(), every, shutdown.clone()));
+    // No listener shows its metric: the log names a panic.
+    let tasks = Supervisor::register(&Registry::new(), "up_task_restarts_total")?;
+    let renewing = (directory.clone(), domain.clone(), clock.clone());
+    tasks.spawn("platform_certificate", &shutdown, renewing, |(directory, domain, clock), end| {
+        authority::keep(directory, domain, clock, authority::LOOK_INTERVAL, end)
+    });
     let demo = if options.no_demo { None } else { demo_of(&directory, &client, &mut remembered, clock.as_ref()).await };
     directory.write_json("run.json", &platform.run)?;
     greet::print(common, &directory, &platform.run, options, demo.as_ref());
     if let (Some(world), false) = (&world, common.json) {
         greet::print_test_world(&directory, &platform.run, world);
     }
-    shutdown.begun().await;
+    tokio::select! {
+        () = shutdown.begun() => {}
+        // `stop` returns its error.
+        () = platform.part_ends() => shutdown.begin(),
+    }
     if !common.json {
         say("\nStopping: finishing requests in progress (press Ctrl-C again to stop at once).");
     }

@@ -1,9 +1,9 @@
 //! The retry budget: at most a tenth of the requests are retried.
 //!
 //! An upstream that drops connections because of overload must not get every request twice. Each request earns a tenth
-//! of a retry, and ten can be saved. Without budget the client gets the refusal at once. Two retries are free, because
-//! the upstream has not seen the request: another address after a refused connection, and a fresh connection after one
-//! that was reset or did not answer a PING, and that has received nothing since the request was sent.
+//! of a retry, and ten can be saved. Without budget the client gets the refusal at once. Retries are free if the
+//! upstream has not seen the request (no connection was made, or it was reset or did not answer a PING and has received
+//! nothing since the request was sent), and if another address is reliable: then the upstream is not overloaded.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,33 +1,32 @@
-//! Chooses the address of a request: round robin over those that are up.
-//!
-//! Health is passive, and active if configured ([`HealthCheck`]). An address that refuses connections gets no requests
-//! for a second, then one request tries it again. It is also probed once a second, so that its reported state is
-//! current. If all addresses are down, the one that failed least recently is tried anyway.
-//! An endpoint given as a name means all addresses that the system's resolver returns. Names are looked up in the
-//! background, never while a request waits. If the resolver fails, the known addresses stay.
+//! One address of an upstream, and whether it works.
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::dial::{DialFailure, dial};
 use super::idle::Idle;
 use super::sessions::Sessions;
-use super::{ConnectionLimits, DialError, EndpointAddress, HealthCheck, HostPort, UpstreamSettings};
-use chassis::names;
+use super::{ConnectionLimits, DialError, DialFailure, EndpointAddress};
 
-/// How long a failed address gets no requests.
+/// How long a failed address gets no requests, also if no other one works.
 const DOWN_FOR: Duration = Duration::from_secs(1);
 
-/// The most addresses of one name; further ones are ignored.
-const ADDRESSES_PER_NAME_MAX: usize = 64;
+/// The pause between two requests that try a silent address.
+pub(super) const SILENT_FOR: Duration = Duration::from_secs(10);
+
+/// An address that has lost a request within this time may be overloaded, as others of its upstream may be.
+const LOST_FOR: Duration = Duration::from_millis(200);
+
+/// Precision of the time of an address's last response: it is not written for every response.
+const RESPONSE_PRECISION: u64 = 100;
+
+/// An address, and the name it was found under if certificates must cover it.
+pub(super) type Found = (EndpointAddress, Option<Arc<str>>);
 
 /// One address of an upstream.
 #[derive(Debug)]
@@ -41,9 +40,13 @@ pub struct Endpoint {
     /// The address as text, for the log.
     text: String,
     /// Monotonic milliseconds until which it gets no requests; 0: it is up.
-    down_until: AtomicU64,
+    pub(super) down_until: AtomicU64,
     /// Monotonic milliseconds plus one of the first failure since it last worked; 0: the last attempt worked.
     failing_since: AtomicU64,
+    /// Monotonic milliseconds plus one of its last response, within [`RESPONSE_PRECISION`]; 0: there was none.
+    responded_at: AtomicU64,
+    /// Monotonic milliseconds plus one of the last request without a response; 0: there was none.
+    lost_at: AtomicU64,
     /// Health checks have taken it out of the rotation.
     is_out: AtomicBool,
     /// Consecutive results of health checks: good ones above zero, bad ones below.
@@ -70,6 +73,8 @@ impl Endpoint {
             failure: Mutex::default(),
             down_until: AtomicU64::new(0),
             failing_since: AtomicU64::new(0),
+            responded_at: AtomicU64::new(0),
+            lost_at: AtomicU64::new(0),
             is_out: AtomicBool::new(false),
             streak: AtomicI64::new(0),
             connections,
@@ -78,19 +83,19 @@ impl Endpoint {
         }
     }
 
-    /// Records the result of a health check; returns whether the address changed between up and out. Only one task
-    /// checks an address, so these stores do not race.
-    pub(super) fn checked(&self, healthy: bool, check: &HealthCheck) -> bool {
+    /// Records the result of a health check, of which `falls` bad ones take the address out and `rises` good ones bring it
+    /// back; returns whether it changed between up and out. Only one task checks an address, so these stores do not race.
+    pub(super) fn checked(&self, healthy: bool, (falls, rises): (u32, u32)) -> bool {
         let before = self.streak.load(Ordering::Relaxed);
         let streak = if healthy { before.max(0).saturating_add(1) } else { before.min(0).saturating_sub(1) };
         self.streak.store(streak, Ordering::Relaxed);
         let was_out = self.is_out.load(Ordering::Relaxed);
-        let is_out = if was_out { streak < i64::from(check.rises) } else { streak <= -i64::from(check.falls) };
+        let is_out = if was_out { streak < i64::from(rises) } else { streak <= -i64::from(falls) };
         self.is_out.store(is_out, Ordering::Relaxed);
         is_out != was_out
     }
 
-    fn found(&self) -> Found {
+    pub(super) fn found(&self) -> Found {
         (self.address.clone(), self.name.clone())
     }
 
@@ -118,16 +123,40 @@ impl Endpoint {
 
     /// Records a connection that worked.
     pub fn worked(&self) {
-        if self.down_until.load(Ordering::Relaxed) != 0 {
-            self.down_until.store(0, Ordering::Relaxed);
-        }
         if self.failing_since.load(Ordering::Relaxed) != 0 {
             self.failing_since.store(0, Ordering::Relaxed);
         }
+        if self.down_until.load(Ordering::Relaxed) != 0 {
+            self.down_until.store(0, Ordering::Relaxed);
+        }
     }
 
-    /// For how long connections have failed, if the last one did: for operators. Requests use [`Endpoint::is_up`],
-    /// which lets one of them try again every second.
+    /// Records a response. `now` is the monotonic time.
+    pub fn responded(&self, now: Duration) {
+        self.worked();
+        let now = millis(now) + 1;
+        if now.saturating_sub(self.responded_at.load(Ordering::Relaxed)) >= RESPONSE_PRECISION {
+            self.responded_at.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// Records a request without a response, which began at `began`; returns whether the address is silent. It is if the
+    /// request waited in vain (`late`), and for half of that time no other one got a response: a process that is stopped
+    /// still accepts connections.
+    pub fn lost(&self, late: bool, began: Duration, now: Duration) -> bool {
+        self.lost_at.store(millis(now) + 1, Ordering::Relaxed);
+        let half = now.saturating_sub(now.saturating_sub(began) / 2);
+        let responded = self.responded_at.load(Ordering::Relaxed);
+        let silent = late && (responded == 0 || responded + RESPONSE_PRECISION <= millis(half) + 1);
+        if silent {
+            let reason = "it accepts connections but does not respond";
+            self.failed_because(&DialError::because(DialFailure::Silent, reason), now);
+            self.down_until.store(millis(now + SILENT_FOR), Ordering::Relaxed);
+        }
+        silent
+    }
+
+    /// For how long it has failed, if the last attempt did.
     pub fn failing_for(&self, now: Duration) -> Option<Duration> {
         let since = self.failing_since.load(Ordering::Relaxed).checked_sub(1)?;
         Some(now.saturating_sub(Duration::from_millis(since)))
@@ -142,258 +171,55 @@ impl Endpoint {
     }
 
     /// How long ago the last attempt failed, if it fails.
-    fn tried(&self) -> Option<Duration> {
+    pub(super) fn tried(&self) -> Option<Duration> {
         let failure = self.failure.lock();
         failure.as_ref().filter(|_| self.is_failing()).map(|(tried, _)| tried.elapsed())
     }
 
-    fn is_failing(&self) -> bool {
+    pub(super) fn is_failing(&self) -> bool {
         self.failing_since.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether a successful connection shows that the address works again; not if it accepts connections but breaks
-    /// HTTP/2.
-    fn is_probed(&self) -> bool {
-        let takes_connections = |(_, failure): &(Instant, DialError)| failure.kind == DialFailure::Protocol;
-        self.is_failing() && !self.failure.lock().as_ref().is_some_and(takes_connections)
+    /// When a silent address was last found silent.
+    pub(super) fn silent_at(&self) -> Option<Instant> {
+        let failure = self.failure.lock();
+        let silent = failure.as_ref().filter(|(_, failure)| self.is_failing() && failure.kind == DialFailure::Silent);
+        silent.map(|(at, _)| *at)
     }
 
-    /// Whether requests are sent here.
+    /// Whether requests may be sent here.
     pub fn is_up(&self, now: Duration) -> bool {
         !self.is_out.load(Ordering::Relaxed) && self.down_until.load(Ordering::Relaxed) <= millis(now)
     }
-}
 
-/// The addresses of an upstream.
-#[derive(Debug)]
-pub struct Endpoints {
-    configured: Vec<HostPort>,
-    connections: ConnectionLimits,
-    all: ArcSwap<Vec<Arc<Endpoint>>>,
-    next: AtomicUsize,
-    /// Permits for connections that wait for a request, shared by all upstreams.
-    idle: Arc<Semaphore>,
-    /// Two names with one address are two endpoints, because certificates are for names.
-    by_name: bool,
-}
-
-/// An address, and the name it was found under if certificates must cover it.
-type Found = (EndpointAddress, Option<Arc<str>>);
-
-impl Endpoints {
-    pub(super) fn new(
-        configured: &[HostPort],
-        connections: ConnectionLimits,
-        idle: Arc<Semaphore>,
-        by_name: bool,
-    ) -> Self {
-        let addresses = configured.iter().filter_map(|one| match one {
-            HostPort::Address(address) => {
-                Some(Arc::new(Endpoint::new(address.clone(), None, connections, idle.clone())))
-            }
-            HostPort::Name(..) => None,
-        });
-        let all = ArcSwap::from_pointee(addresses.collect());
-        Self { configured: configured.to_vec(), connections, all, next: AtomicUsize::new(0), idle, by_name }
+    /// Whether requests are sent here: it is up, and the last attempt worked.
+    pub(super) fn is_good(&self, now: Duration) -> bool {
+        self.is_up(now) && !self.is_failing()
     }
 
-    /// Whether some endpoints are names.
-    pub fn have_names(&self) -> bool {
-        self.configured.iter().any(|one| matches!(one, HostPort::Name(..)))
-    }
-
-    /// Looks up the names. A name that cannot be looked up keeps its addresses.
-    pub async fn look_up(&self) {
-        let before = self.all.load_full();
-        let looking = self.configured.iter().map(async |one| match one {
-            HostPort::Address(address) => vec![(address.clone(), None)],
-            HostPort::Name(name, port) => match names::look_up(name, *port).await {
-                Ok(found) => {
-                    let known: Option<Arc<str>> = self.by_name.then(|| name.as_str().into());
-                    found.take(ADDRESSES_PER_NAME_MAX).map(|address| (address.into(), known.clone())).collect()
-                }
-                Err(error) => {
-                    let reason = error.to_string();
-                    tracing::warn!(name, reason, "cannot resolve the name of an upstream; keeping its addresses");
-                    // Addresses are not stored by name, so all of them stay.
-                    before.iter().map(|endpoint| endpoint.found()).collect()
-                }
-            },
-        });
-        let addresses = join_all(looking).await.concat();
-        self.replace(addresses);
-    }
-
-    /// Replaces the addresses. Addresses that stay keep their state.
-    fn replace(&self, mut addresses: Vec<Found>) {
-        addresses.sort_unstable();
-        addresses.dedup();
-        let before = self.all.load_full();
-        if before.iter().map(|endpoint| endpoint.found()).eq(addresses.iter().cloned()) {
-            return;
+    /// Whether this request tries a silent address whose pause has passed. The next one waits for another pause. Safe
+    /// requests come first, because another address serves them too.
+    pub(super) fn takes_trial(&self, is_safe: bool, now: Duration) -> bool {
+        let until = self.down_until.load(Ordering::Relaxed);
+        let (due, next) = (until + if is_safe { 0 } else { millis(SILENT_FOR) }, millis(now + SILENT_FOR));
+        let taken = self.is_failing()
+            && self.is_up(now)
+            && due <= millis(now)
+            && self.silent_at().is_some()
+            && self.down_until.compare_exchange(until, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if let (true, Some((tried, _))) = (taken, self.failure.lock().as_mut()) {
+            *tried = Instant::now();
         }
-        let known = |found: &Found| before.iter().find(|endpoint| endpoint.found() == *found).cloned();
-        let new = |(address, name): Found| Arc::new(Endpoint::new(address, name, self.connections, self.idle.clone()));
-        let all = addresses.into_iter().map(|found| known(&found).unwrap_or_else(|| new(found)));
-        self.all.store(Arc::new(all.collect()));
+        taken
     }
 
-    /// Closes connections that were idle for too long.
-    pub(super) fn tidy(&self) {
-        self.all.load().iter().for_each(|endpoint| {
-            endpoint.idle.tidy();
-            endpoint.sessions.tidy();
-        });
-    }
-
-    /// Runs a health check on every address.
-    pub(super) async fn check(&self, check: &HealthCheck, settings: &UpstreamSettings) {
-        let all = self.all.load_full();
-        join_all(all.iter().map(|endpoint| check.run(endpoint, settings))).await;
-    }
-
-    /// Connects to the addresses whose last connection failed. An address that accepts a connection works again.
-    pub(super) async fn probe(&self, settings: &UpstreamSettings) {
-        let all = self.all.load_full();
-        let failing = all.iter().filter(|endpoint| endpoint.is_probed());
-        let probing = failing.map(async |endpoint| {
-            match dial(&settings.transport, endpoint, true, settings.connect_timeout).await {
-                Ok(_) => endpoint.worked(),
-                Err(error) => endpoint.record_failure(&error),
-            }
-        });
-        join_all(probing).await;
-    }
-
-    /// The address for the next attempt, not `tried` if there is another. `None` only if there is no address.
-    pub fn choose(&self, tried: Option<&EndpointAddress>, now: Duration) -> Option<Arc<Endpoint>> {
-        let start = self.next.fetch_add(1, Ordering::Relaxed);
-        let all = self.all.load();
-        let rotation = || (0..all.len()).filter_map(|step| all.get((start.wrapping_add(step)) % all.len()));
-        rotation()
-            .find(|endpoint| endpoint.is_up(now) && Some(&endpoint.address) != tried)
-            .or_else(|| rotation().min_by_key(|endpoint| endpoint.down_until.load(Ordering::Relaxed)))
-            .cloned()
-    }
-
-    /// Another address that gets requests; of the other family (IPv4 or IPv6) if there is one, because families often
-    /// fail as a whole.
-    pub(super) fn another(&self, than: &Endpoint, now: Duration) -> Option<Arc<Endpoint>> {
-        let start = self.next.load(Ordering::Relaxed);
-        let all = self.all.load();
-        let rotation = (0..all.len()).filter_map(|step| all.get((start.wrapping_add(step)) % all.len()));
-        let others = rotation.filter(|endpoint| endpoint.is_up(now) && endpoint.address != than.address);
-        let is_v4 = |endpoint: &Endpoint| endpoint.address.ip().map(|ip| ip.is_ipv4());
-        others.max_by_key(|endpoint| is_v4(endpoint) != is_v4(than)).cloned()
-    }
-
-    /// Number of addresses.
-    pub fn len(&self) -> usize {
-        self.all.load().len()
-    }
-
-    /// Whether there is no address: a name could not be looked up yet.
-    pub fn is_empty(&self) -> bool {
-        self.all.load().is_empty()
-    }
-
-    /// Number of addresses whose last connection worked.
-    pub fn up(&self, now: Duration) -> usize {
-        self.all.load().iter().filter(|endpoint| endpoint.failing_for(now).is_none()).count()
-    }
-
-    /// Number of addresses that get requests: neither failures nor health checks have taken them out of the rotation.
-    pub fn in_rotation(&self, now: Duration) -> usize {
-        self.all.load().iter().filter(|endpoint| endpoint.is_up(now)).count()
-    }
-
-    /// Why one of the failing addresses fails, if known.
-    pub fn failing_because(&self) -> Option<Cow<'static, str>> {
-        self.all.load().iter().find_map(|endpoint| endpoint.failing_because())
-    }
-
-    /// How long ago a failing address was last tried.
-    pub fn tried(&self) -> Option<Duration> {
-        self.all.load().iter().filter_map(|endpoint| endpoint.tried()).min()
-    }
-
-    /// For how long the first of the failing addresses has failed.
-    pub fn failing_for(&self, now: Duration) -> Option<Duration> {
-        self.all.load().iter().filter_map(|endpoint| endpoint.failing_for(now)).max()
+    /// Whether it can be expected to respond: it works, and has lost no request a moment ago.
+    pub(super) fn is_reliable(&self, now: Duration) -> bool {
+        let lost = self.lost_at.load(Ordering::Relaxed);
+        self.is_good(now) && (lost == 0 || millis(now + Duration::from_millis(1)) >= lost + millis(LOST_FOR))
     }
 }
 
-fn millis(duration: Duration) -> u64 {
+pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn of(configured: &[HostPort]) -> Endpoints {
-        let connections = ConnectionLimits { age: Duration::from_secs(1), requests: 1 };
-        Endpoints::new(configured, connections, Arc::new(Semaphore::new(1)), false)
-    }
-
-    fn address(text: &str) -> EndpointAddress {
-        EndpointAddress::Tcp(text.parse().unwrap())
-    }
-
-    #[tokio::test]
-    async fn a_name_has_all_its_addresses_and_keeps_them_while_lookups_fail() {
-        let endpoints = of(&["localhost:7001".parse().unwrap(), "127.0.0.9:1".parse().unwrap()]);
-        assert!(endpoints.have_names());
-        assert_eq!(endpoints.len(), 1, "nothing is looked up on construction");
-        endpoints.look_up().await;
-        let known = endpoints.len();
-        assert!(known >= 2, "localhost and the address");
-        let now = Duration::from_secs(10);
-        let down = endpoints.choose(None, now).unwrap();
-        down.failed(now);
-        endpoints.replace(
-            endpoints
-                .all
-                .load()
-                .iter()
-                .map(|endpoint| endpoint.found())
-                .chain([(address("127.0.0.8:1"), None)])
-                .collect(),
-        );
-        assert_eq!((endpoints.len(), endpoints.up(now)), (known + 1, known), "an address that stays keeps its state");
-
-        // A label is empty: the resolver refuses it without a query.
-        let lost = of(&["no..such..name:7001".parse().unwrap()]);
-        lost.look_up().await;
-        assert!(lost.is_empty() && lost.choose(None, now).is_none());
-        lost.replace(vec![(address("127.0.0.1:7001"), None)]);
-        lost.look_up().await;
-        assert_eq!(lost.len(), 1);
-    }
-
-    #[test]
-    fn failed_addresses_get_no_requests_for_a_second() {
-        let endpoints = of(&["127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap()]);
-        let now = Duration::from_secs(10);
-        let first = endpoints.choose(None, now).unwrap();
-        first.failed(now);
-        for before in [now, now + Duration::from_millis(999)] {
-            for _ in 0..4 {
-                assert_ne!(endpoints.choose(None, before).unwrap().address, first.address);
-            }
-        }
-        let later = now + Duration::from_secs(1);
-        let chosen: std::collections::HashSet<_> =
-            (0..4).map(|_| endpoints.choose(None, later).unwrap().text().to_owned()).collect();
-        assert_eq!(chosen.len(), 2);
-    }
-
-    #[test]
-    fn when_all_endpoints_are_down_one_is_still_tried() {
-        let endpoints = of(&["127.0.0.1:1".parse().unwrap()]);
-        let now = Duration::from_secs(10);
-        let only = endpoints.choose(None, now).unwrap();
-        only.failed(now);
-        assert!(endpoints.choose(Some(&only.address), now).is_some());
-    }
 }

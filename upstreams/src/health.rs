@@ -8,15 +8,28 @@
 mod multiplexed;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::{DialError, Endpoint, EndpointAddress, Stream, Transport, UpstreamSettings, dial};
+use super::{
+    DialError, DialFailure, Endpoint, EndpointAddress, Endpoints, Stream, Transport, Upstream, UpstreamSettings,
+    Upstreams, dial, sessions,
+};
 
 /// The start of a status line: `HTTP/1.1 200`.
 const STATUS_BYTES: usize = 12;
+
+/// The pause between two connections to an address that failed.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
+
+/// A silent address that no request has tried for this time counts as working again.
+const SILENCE_KNOWN_FOR: Duration = Duration::from_mins(1);
 
 /// The request of a health check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +61,10 @@ impl HealthCheck {
     /// Checks one address once and records the result.
     pub(super) async fn run(&self, endpoint: &Endpoint, settings: &UpstreamSettings) {
         let healthy = tokio::time::timeout(self.timeout, self.check(endpoint, settings)).await.unwrap_or(false);
-        if endpoint.checked(healthy, self) {
+        if healthy && self.port.is_none() {
+            endpoint.worked();
+        }
+        if endpoint.checked(healthy, (self.falls, self.rises)) {
             tracing::warn!(address = %endpoint.address, healthy, "the health of an upstream address changed");
         }
     }
@@ -94,6 +110,64 @@ impl HealthCheck {
     }
 }
 
+impl Endpoints {
+    /// Runs a health check on every address.
+    pub(super) async fn check(&self, check: &HealthCheck, settings: &UpstreamSettings) {
+        let all = self.all();
+        join_all(all.iter().map(|endpoint| check.run(endpoint, settings))).await;
+    }
+}
+
+/// As [`Upstreams::keep_probed`].
+pub(super) async fn keep_probed(upstreams: &Upstreams) {
+    let (mut round, mut busy) = (tokio::time::interval(PROBE_EVERY), Vec::<Arc<Endpoint>>::new());
+    let mut probing = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            Some(probed) = probing.next() => busy.retain(|one| !Arc::ptr_eq(one, &probed)),
+            _ = round.tick() => {
+                for upstream in upstreams.all() {
+                    // One that takes long delays no other.
+                    let is_busy = |one: &Arc<Endpoint>| busy.iter().any(|other| Arc::ptr_eq(one, other));
+                    let all = upstream.endpoints.all();
+                    let due: Vec<_> =
+                        all.iter().filter(|one| one.is_failing() && !is_busy(one)).cloned().collect();
+                    busy.extend(due.iter().cloned());
+                    probing.extend(due.into_iter().map(|one| probe(upstream.clone(), one)));
+                }
+            }
+        }
+    }
+}
+
+/// Connects to an address whose last connection failed, and returns it. If it accepts a connection, and answers a PING
+/// where it speaks HTTP/2, it works again.
+async fn probe(upstream: Arc<Upstream>, endpoint: Arc<Endpoint>) -> Arc<Endpoint> {
+    let settings = &upstream.settings;
+    if let Some(tried) = endpoint.silent_at() {
+        // Only a request shows whether it responds.
+        if tried.elapsed() >= SILENCE_KNOWN_FOR.saturating_add(settings.first_byte_timeout) {
+            endpoint.worked();
+        }
+        return endpoint;
+    }
+    match connect(&endpoint, &settings.transport, settings.connect_timeout).await {
+        Ok(()) => endpoint.worked(),
+        Err(error) => endpoint.record_failure(&error),
+    }
+    endpoint
+}
+
+/// Connects, and exchanges a PING over HTTP/2: a stopped process accepts connections too.
+async fn connect(endpoint: &Endpoint, transport: &Transport, timeout: Duration) -> Result<(), DialError> {
+    let stream = dial(transport, endpoint, true, timeout).await?;
+    if matches!(transport, Transport::PlainHttp2) || stream.agreed_on_http2() {
+        let answered = tokio::time::timeout(timeout, sessions::answer_to_ping(stream)).await;
+        return answered.unwrap_or_else(|_| Err(DialError::because(DialFailure::TimedOut, "it does not answer PING")));
+    }
+    Ok(())
+}
+
 async fn ask_http1(mut stream: Stream, host: &str, path: &str) -> std::io::Result<bool> {
     let head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: tollhouse\r\nConnection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).await?;
@@ -105,8 +179,6 @@ async fn ask_http1(mut stream: Stream, host: &str, path: &str) -> std::io::Resul
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use tokio::sync::Semaphore;
 
     use super::*;
@@ -129,8 +201,29 @@ mod tests {
         let answers = [false, false, true, false, false, false, true, false, true, true];
         let up = [true, true, true, true, true, false, false, false, false, true];
         for (answer, up) in answers.into_iter().zip(up) {
-            endpoint.checked(answer, &check);
+            endpoint.checked(answer, (check.falls, check.rises));
             assert_eq!(endpoint.is_up(now), up);
         }
+    }
+
+    #[tokio::test]
+    async fn a_probe_over_http2_needs_an_answer_to_a_ping() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let connections = ConnectionLimits { age: Duration::from_secs(1), requests: 1 };
+        let address = listener.local_addr().unwrap().into();
+        let endpoint = Endpoint::new(address, None, connections, Arc::new(Semaphore::new(1)));
+        let probing = async |timeout| connect(&endpoint, &Transport::PlainHttp2, Duration::from_millis(timeout)).await;
+        let stopped = probing(300).await.unwrap_err();
+        assert_eq!(stopped.reason.as_deref(), Some("it does not answer PING"));
+        let serving = tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                // That of the probe above has ended.
+                let Ok(mut connection) = h2::server::handshake(stream).await else { continue };
+                while let Some(Ok(_)) = connection.accept().await {}
+            }
+        });
+        probing(30_000).await.unwrap();
+        serving.abort();
     }
 }

@@ -3,19 +3,22 @@
 mod address;
 mod host_port;
 mod budget;
+mod pool;
 mod bulkhead;
 mod cors;
 mod error_page;
 pub mod fields;
 mod route;
-mod pool;
 mod tls;
-mod transport;
-mod dial;
+mod stream;
 mod idle;
 mod sessions;
 mod endpoint;
+mod endpoints;
+mod transport;
+mod dial;
 mod health;
+pub mod fuzzing;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,8 +36,9 @@ pub use address::EndpointAddress;
 pub use budget::RetryBudget;
 pub use bulkhead::{Bulkhead, Busy, Permit};
 pub use cors::{AllowedOrigin, Cors, Hsts, Origin};
-pub use dial::{DialError, DialFailure, Stream, dial, dial_any, race};
-pub use endpoint::{Endpoint, Endpoints};
+pub use dial::{dial, dial_any, race};
+pub use endpoint::Endpoint;
+pub use endpoints::Endpoints;
 pub use error_page::ErrorPage;
 pub use health::{HealthCheck, Question};
 pub use host_port::{EndpointUrl, HostPort, Scheme};
@@ -42,6 +46,7 @@ pub use idle::announces_body;
 pub use pool::{ConnectionLimits, Lifetime, PoolKey, Requirements, Tenant};
 pub use route::{AnnouncedBody, Route, RouteError, RouteTable};
 pub use sessions::Lease;
+pub use stream::{DialError, DialFailure, Stream};
 pub use tls::{Tls, TlsSettings, reason as tls_reason};
 pub use transport::Transport;
 
@@ -58,9 +63,6 @@ const LOOK_UP_SOON: Duration = Duration::from_millis(200);
 
 /// How soon the health checks of reloaded upstreams begin.
 const RELOADED_WITHIN: Duration = Duration::from_secs(1);
-
-/// The pause between two connections to an address that failed.
-const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 contract::words! {
     /// How an upstream learns who is calling, besides the unsigned `X-Tollhouse-…` fields.
@@ -320,11 +322,7 @@ impl Upstreams {
     /// Connects once a second to addresses whose last connection failed, until dropped, so that an upstream that works
     /// again is found before a request tries it.
     pub async fn keep_probed(self: Arc<Self>) {
-        loop {
-            tokio::time::sleep(PROBE_EVERY).await;
-            let all = self.all();
-            futures_util::future::join_all(all.iter().map(|one| one.endpoints.probe(&one.settings))).await;
-        }
+        health::keep_probed(&self).await;
     }
 
     /// All upstreams.

@@ -27,6 +27,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
+pub(crate) use self::session::answer_to_ping;
 use self::session::{Acquired, Opening, STREAMS_MAX, Session, State};
 use super::pool::{self, IDLE_MAX, PoolKey, Requirements};
 use super::{ConnectionLimits, DialError, DialFailure, Stream};
@@ -92,13 +93,27 @@ impl Sessions {
     where
         F: Future<Output = Result<Stream, DialError>> + Send + 'static,
     {
+        self.lease_over(requirements, connect_timeout, move || negotiated(connect())).await
+    }
+
+    /// The same over any stream that speaks HTTP/2.
+    pub async fn lease_over<S, F>(
+        &self,
+        requirements: &Requirements,
+        connect_timeout: Duration,
+        connect: impl Fn() -> F,
+    ) -> Result<Lease, DialError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        F: Future<Output = Result<S, DialError>> + Send + 'static,
+    {
         let (mut closed, mut deadline, mut full) = (0, None, 0);
         while closed < TRIES_MAX {
             let acquired = self.acquire(requirements);
             let is_new = acquired.is_none();
             let is_paused = is_new && self.is_paused(requirements);
             if !is_paused {
-                let open = || self.open(requirements.pool_key.clone(), connect_timeout, connect());
+                let open = || self.add(requirements.pool_key.clone(), connect_timeout, connect());
                 match acquired.unwrap_or_else(open).ready().await? {
                     Acquired::Leased(lease) => return Ok(lease),
                     // It accepts no more requests, so each is tried once.
@@ -129,7 +144,7 @@ impl Sessions {
     pub fn add_connected(&self, requirements: &Requirements, connect_timeout: Duration, stream: Stream) {
         self.set_http2_agreed(true);
         // The request that opened it leases it as all others do, so this permit is not used.
-        drop(self.open(requirements.pool_key.clone(), connect_timeout, std::future::ready(Ok(stream))));
+        drop(self.add(requirements.pool_key.clone(), connect_timeout, negotiated(std::future::ready(Ok(stream)))));
     }
 
     /// Acquires a permit of the connection that was last to receive bytes, of those that accept one more request.
@@ -144,22 +159,6 @@ impl Sessions {
         let all = self.all.lock();
         let mut fitting = all.iter().filter_map(|session| session.is_paused(requirements)).peekable();
         fitting.peek().is_some() && fitting.all(|is_paused| is_paused)
-    }
-
-    fn open(
-        &self,
-        pool_key: PoolKey,
-        connect_timeout: Duration,
-        connecting: impl Future<Output = Result<Stream, DialError>> + Send + 'static,
-    ) -> session::StreamPermit {
-        let connecting = async move {
-            let stream = connecting.await?;
-            if stream.is_tls() && !stream.agreed_on_http2() {
-                return Err(DialError::because(DialFailure::Protocol, "the upstream did not negotiate HTTP/2"));
-            }
-            Ok(stream)
-        };
-        self.add(pool_key, connect_timeout, connecting)
     }
 
     /// Adds the connection that `connecting` opens, and acquires a permit of it.
@@ -205,6 +204,15 @@ impl Sessions {
             stays
         });
     }
+}
+
+/// Refuses a TLS stream whose handshake did not negotiate HTTP/2.
+async fn negotiated(connecting: impl Future<Output = Result<Stream, DialError>>) -> Result<Stream, DialError> {
+    let stream = connecting.await?;
+    if stream.is_tls() && !stream.agreed_on_http2() {
+        return Err(DialError::because(DialFailure::Protocol, "the upstream did not negotiate HTTP/2"));
+    }
+    Ok(stream)
 }
 
 /// The pause after a new connection that allows no requests, when `earlier` ones of this request did not either: it

@@ -6,7 +6,7 @@ use contract::rejection::{Coded, Met, Rejection};
 use contract::schema::{SchemaOf, SharedSchemas};
 use serde_json::{Map, Value, json};
 
-use super::{MarkValue, Operation, Parameter, Presence, Success};
+use super::{ExtensionValue, Operation, Parameter, Presence, Success};
 
 /// The schema of the Error body, for [`Interface::error_bodies`].
 pub fn error_body(shared: &mut SharedSchemas) -> Value {
@@ -156,10 +156,10 @@ impl<C: Coded> Interface<C> {
             let required = body == Presence::Required;
             set(&mut described, "requestBody", json!({ "required": required, "content": content }));
         }
-        for (name, mark) in operation.marks {
-            let value = match mark {
-                MarkValue::Is(value) => json!(value),
-                MarkValue::Word(word) => json!(word),
+        for (name, extension) in operation.extensions {
+            let value = match extension {
+                ExtensionValue::Is(value) => json!(value),
+                ExtensionValue::Word(word) => json!(word),
             };
             set(&mut described, name, value);
         }
@@ -200,7 +200,7 @@ fn add_code(found: &mut ByStatus, refusal: impl Coded) {
 
 fn parameter(of: &Parameter) -> Value {
     json!({
-        "name": of.name, "in": of.place, "required": of.required, "description": of.description, "schema": (of.schema)(),
+        "name": of.name, "in": of.location, "required": of.required, "description": of.description, "schema": (of.schema)(),
     })
 }
 

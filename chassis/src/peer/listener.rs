@@ -26,6 +26,7 @@ use crate::config::Section;
 use crate::metrics::{self, IntGauge, IntGaugeVec, Registry};
 use crate::secret::{Secret, read_regular};
 use crate::shutdown::Shutdown;
+use crate::supervise::blocking;
 
 /// Longest handshake; a slower one is closed.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(5);
@@ -156,7 +157,7 @@ impl ServerTls {
         let clock = SystemClock::new();
         loop {
             let (files, now) = (self.files.clone(), clock.now_seconds());
-            if tokio::task::spawn_blocking(move || files.check(now)).await.is_ok_and(|changed| changed) {
+            if blocking(move || files.check(now)).await {
                 tracing::info!(file = %file.display(), "replaced the certificate of a listener");
             }
             let faults = self.files.faults.lock().clone();

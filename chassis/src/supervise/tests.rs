@@ -47,6 +47,16 @@ async fn a_panic_restarts_one_task_while_others_continue() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_panic_on_a_blocking_thread_restarts_the_task_that_waits_for_it() {
+    let ((supervisor, registry), end) = (supervisor(), Shutdown::new());
+    let task = supervisor.spawn("disk", &end, Arc::new(AtomicU64::new(0)), |starts, _| async move {
+        blocking(move || assert_ne!(starts.fetch_add(1, Ordering::Relaxed), 0, "the first start")).await;
+    });
+    tokio::time::timeout(Duration::from_secs(20), task).await.unwrap().unwrap();
+    assert_eq!(restarts(&registry, "disk").as_deref(), Some("1"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn pauses_double_up_to_a_minute_and_reset_after_ten_minutes_without_a_panic() {
     let ((supervisor, _), end) = (supervisor(), Shutdown::new());
     let starts: Arc<Mutex<Vec<Instant>>> = Arc::default();

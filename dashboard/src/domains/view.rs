@@ -63,8 +63,8 @@ impl DomainWords for Domain {
             let right = servers.iter().filter(|server| server.verdict.starts_with("ok")).count();
             return w::propagating(right, servers.len());
         }
-        if let (Status::Issuing, Some(turn)) = (self.status, &self.certificate.queue) {
-            return w::waits_in_queue(turn.number);
+        if let (Status::Issuing, Some(position)) = (self.status, &self.certificate.queue) {
+            return w::waits_in_queue(position.number);
         }
         w::status_sentence(self.status.as_str()).to_owned()
     }

@@ -156,7 +156,7 @@ contract::message! {
 
 contract::message! {
     #[derive(Clone, Debug)]
-    pub answer Turn = "The domain's place in the queue of certificate orders." {
+    pub answer QueuePosition = "The domain's position in the queue of certificate orders." {
         number: i64 = "Its number in the queue, from 1.", { "minimum": 1 };
         at: Option<Rfc3339> = "The estimated time of its order; null while no gateway is connected.";
     }
@@ -172,7 +172,7 @@ contract::message! {
         not_after: Option<Rfc3339> = "Until when.";
         key_type: Option<String> = "The type of its key.";
         renew_at: Option<Rfc3339> = "When it will be renewed.";
-        queue: Option<Turn>;
+        queue: Option<QueuePosition>;
         attempts: u32 = "Failed attempts in a row.";
         last_error: Option<String> = "The class of the last failure, as a fixed phrase.";
         next_attempt_at: Option<Rfc3339> = "When the next attempt is made.";

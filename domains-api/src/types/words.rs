@@ -47,8 +47,8 @@ contract::words! {
 }
 
 contract::words! {
-    /// What kind of thing was withdrawn.
-    pub enum What {
+    /// The kind of a withdrawn thing.
+    pub enum WithdrawalKind {
         /// A custom domain.
         Name = "name",
         /// An API key.

@@ -197,12 +197,12 @@ pub(super) async fn revoke(
     if let Err(error) = app.core.store.record_revocations().await {
         tracing::error!(
             error = format!("{error:#}"),
-            "cannot write a revocation into revocations_file; retrying every second. Correct what the error names"
+            "cannot write a revocation into revocations_file; retrying every second. Fix the cause given in `error`"
         );
-        let message = "The credential is revoked, but the control plane could not write it into revocations_file: if the \
-                       database went back in time now, it would be valid again. Correct what `tollhouse status` says about the \
-                       file, and revoke it once more: the answer confirms it, with the list of what it made. `tollhouse node \
-                       changes NAME` lists what was changed through a gateway.";
+        let message = "The credential is revoked, but the revocation could not be written to revocations_file: restoring \
+            an older database would make the credential valid again. Fix the problem with the file that `tollhouse status` \
+            shows, then revoke the credential again; the response confirms it and lists the credentials that it created. \
+            `tollhouse node changes NAME` lists the changes made through a gateway.";
         return Code::StorageUnavailable.fail(message);
     }
     let shown = |all: &[Recorded]| all.iter().map(view).collect::<Vec<_>>();

@@ -28,10 +28,10 @@ use super::{Handler, Operation, projects, view};
 use crate::app::App;
 use crate::domain::{CertificateState, Domain, Status};
 use crate::error::{ApiError, ApiResult, Code};
-use crate::issuer::QueuePlace;
+use crate::issuer::QueuePosition;
 use crate::project::ProjectRef;
 use crate::store::projects::ProjectRecord;
-use crate::store::withdrawals::What;
+use crate::store::withdrawals::Kind;
 use crate::store::{Write, domains};
 use crate::withdrawals::PendingWithdrawals;
 
@@ -97,7 +97,7 @@ const fn writing(id: &'static str, method: Method, path: &'static str, handler: 
 }
 
 /// Withdrawals of a domain: gateways may still serve it for a while.
-const WITHDRAWN: &[What] = &[What::Name, What::Redirect];
+const WITHDRAWN: &[Kind] = &[Kind::Name, Kind::Redirect];
 
 /// A domain as a response. Its ETag depends only on the record, not on which gateways have applied it.
 async fn response(app: &App, project: &ProjectRecord, domain: &Domain, status: StatusCode) -> ApiResult {
@@ -105,13 +105,13 @@ async fn response(app: &App, project: &ProjectRecord, domain: &Domain, status: S
     let etag = etag_of(&shown);
     let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &project.id.uid).await?;
     shown.withdrawal = pending.find(WITHDRAWN, domain.name.as_str());
-    show_turn(&mut shown, &turns(app, project).await);
+    show_queue_position(&mut shown, &queue_positions(app, project).await);
     Ok((status, [(header::ETAG, etag)], axum::Json(shown)).into_response())
 }
 
-/// The places of the project's names in the queue of orders. They change with every order, so they are no part of the
-/// record.
-async fn turns(app: &App, project: &ProjectRecord) -> HashMap<String, QueuePlace> {
+/// The positions of the project's names in the queue of orders. They change with every order, so they are no part of
+/// the record.
+async fn queue_positions(app: &App, project: &ProjectRecord) -> HashMap<String, QueuePosition> {
     app.issuing.authorities.places(&project.id.uid).await.unwrap_or_else(|error| {
         tracing::warn!(
             project.id = %project.id, %error,
@@ -121,11 +121,11 @@ async fn turns(app: &App, project: &ProjectRecord) -> HashMap<String, QueuePlace
     })
 }
 
-/// Adds a domain's place in the queue, if it waits there.
-fn show_turn(shown: &mut types::Domain, turns: &HashMap<String, QueuePlace>) {
-    let Some(place) = turns.get(shown.name.as_str()) else { return };
-    let at = place.at.map(Rfc3339::from);
-    shown.certificate.queue = Some(types::Turn { number: place.number, at: at.clone() });
+/// Adds a domain's position in the queue, if it waits there.
+fn show_queue_position(shown: &mut types::Domain, positions: &HashMap<String, QueuePosition>) {
+    let Some(position) = positions.get(shown.name.as_str()) else { return };
+    let at = position.at.map(Rfc3339::from);
+    shown.certificate.queue = Some(types::QueuePosition { number: position.number, at: at.clone() });
     if shown.certificate.next_attempt_at.is_none() {
         shown.certificate.next_attempt_at.clone_from(&at);
     }
@@ -151,11 +151,11 @@ async fn list(Authorised { app, project: id, .. }: Authorised, params: Params) -
     let found = app.core.store.domains(&id, params.text("cursor").unwrap_or_default(), wanted, limit).await?;
     let used = app.core.store.count_domains(&id).await?;
     let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &id.uid).await?;
-    let turns = turns(&app, &project).await;
+    let positions = queue_positions(&app, &project).await;
     let show = |domain: &Domain| {
         let mut shown = representation(&app, &project, domain);
         shown.withdrawal = pending.find(WITHDRAWN, domain.name.as_str());
-        show_turn(&mut shown, &turns);
+        show_queue_position(&mut shown, &positions);
         shown
     };
     let (list, next) = view::page(&found, limit, |domain| domain.name.to_string(), show);

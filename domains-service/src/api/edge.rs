@@ -141,7 +141,7 @@ pub(super) async fn report(
     }
     let mut report = NodeReport { node: edge.node(&report.node), ..report };
     admit(&app, &permits, &edge, &report.node).await?;
-    look_at(&app, &std::mem::take(&mut report.unserved)).await;
+    make_due(&app, &std::mem::take(&mut report.unserved)).await;
     let report = match app.core.store.claim(&report).await? {
         Claim::Held => report,
         Claim::Unproven => report.of_nothing(),
@@ -157,7 +157,7 @@ pub(super) async fn report(
 }
 
 /// Makes inactive domains of these names due: visitors use them already, so their records may be right.
-async fn look_at(app: &App, unserved: &[Hostname]) {
+async fn make_due(app: &App, unserved: &[Hostname]) {
     for name in unserved.iter().take(UNSERVED_MAX) {
         let result = match app.core.store.make_due_for_visitors(name).await {
             Ok(true) => {

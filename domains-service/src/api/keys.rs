@@ -20,7 +20,7 @@ use super::{Operation, projects};
 use crate::error::{ApiResult, Code};
 use crate::project::ProjectRef;
 use crate::store::keys::{self, KeyRecord};
-use crate::store::withdrawals::What;
+use crate::store::withdrawals::Kind;
 use crate::store::{self, Write};
 use crate::withdrawals::{self, PendingWithdrawals};
 
@@ -165,13 +165,13 @@ pub(super) async fn rotate(
         old.expires_at = Some(ends);
         publish(&mut write, &old).await?;
         // A gateway that does not hear of the new end accepts the key for longer.
-        write.withdrawn(What::Key, old.id.as_str(), &project).await?;
+        write.record_withdrawal(Kind::Key, old.id.as_str(), &project).await?;
     }
     let detail = json!({ "key": old.id, "new_key": new.id, "overlap_seconds": overlap });
     write.record(&project, None, "key.rotated", &actor, detail).await?;
     if overlap == 0 || ends_sooner {
         let revision = write.commit().await?;
-        withdrawals::confirm(&app.core, &app.gateways, revision, (&[What::Key], old.id.as_str()), &project).await?;
+        withdrawals::confirm(&app.core, &app.gateways, revision, (&[Kind::Key], old.id.as_str()), &project).await?;
     } else {
         app.gateways.commit_everywhere(write).await?;
     }
@@ -189,7 +189,7 @@ pub(super) async fn revoke(Authorised { app, actor, project, rest: [key], .. }: 
         return Code::ScopeNotGrantable.fail("A key cannot revoke a key with more scopes than its own.");
     }
     let id = key.id.clone();
-    let withdrawal = (&[What::Key][..], id.as_str());
+    let withdrawal = (&[Kind::Key][..], id.as_str());
     let acknowledged = if key.revoked_at.is_none() {
         withdraw(&mut write, &mut key).await?;
         write.record(&project, None, "key.revoked", &actor, json!({ "key": key.id })).await?;
@@ -238,7 +238,7 @@ async fn withdraw(write: &mut Write, key: &mut KeyRecord) -> ApiResult<()> {
     key.revoked_at = Some(write.now());
     keys::save_key(write.connection(), key).await?;
     keys::withdraw(write, key).await?;
-    Ok(write.withdrawn(What::Key, key.id.as_str(), &key.project).await?)
+    Ok(write.record_withdrawal(Kind::Key, key.id.as_str(), &key.project).await?)
 }
 
 async fn find(write: &mut Write, project: &ProjectRef, id: &str) -> ApiResult<KeyRecord> {
@@ -276,7 +276,7 @@ fn created(made: &KeyRecord, secret: &PresentedKey, rotated: Option<Key>) -> Res
 
 /// A key; with its withdrawal until every gateway has confirmed its revocation or its earlier end.
 fn pending_view(pending: &PendingWithdrawals, key: &KeyRecord) -> Key {
-    view(key, pending.find(&[What::Key], key.id.as_str()))
+    view(key, pending.find(&[Kind::Key], key.id.as_str()))
 }
 
 fn view(key: &KeyRecord, withdrawal: Option<Withdrawal>) -> Key {

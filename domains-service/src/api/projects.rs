@@ -30,7 +30,7 @@ use crate::error::{ApiError, ApiResult, Code};
 use crate::project::ProjectRef;
 use crate::store::events::{EVENTS_PER_PAGE, Through};
 use crate::store::projects::{self, ProjectRecord};
-use crate::store::withdrawals::What;
+use crate::store::withdrawals::Kind;
 use crate::store::{Result, Write, domains};
 use crate::withdrawals::{self, PendingWithdrawals};
 
@@ -199,7 +199,7 @@ pub(super) async fn show(Authorised { app, project: id, .. }: Authorised) -> Api
 }
 
 /// Withdrawals of a project that stays served.
-const WITHDRAWN: &[What] = &[What::Suspension, What::Access, What::Upstream, What::Cors];
+const WITHDRAWN: &[Kind] = &[Kind::Suspension, Kind::Access, Kind::Upstream, Kind::Cors];
 
 /// A project as a response, with the withdrawals that a gateway has not confirmed.
 async fn response(app: &App, project: &ProjectRecord) -> ApiResult {
@@ -274,15 +274,15 @@ async fn spread(app: &App, mut write: Write, before: &ProjectRecord, project: &P
     let name = project.id.name.as_str();
     let mut fresh = Vec::new();
     for (what, was_withdrawn, is_withdrawn) in [
-        (What::Suspension, before.suspended, project.suspended),
-        (What::Access, before.access == Access::Key, project.access == Access::Key),
-        (What::Upstream, before.upstream == project.upstream, true),
-        (What::Cors, before.browsers.cors == project.browsers.cors, project.browsers.cors != Some(Cors::Open)),
+        (Kind::Suspension, before.suspended, project.suspended),
+        (Kind::Access, before.access == Access::Key, project.access == Access::Key),
+        (Kind::Upstream, before.upstream == project.upstream, true),
+        (Kind::Cors, before.browsers.cors == project.browsers.cors, project.browsers.cors != Some(Cors::Open)),
     ] {
         if !is_withdrawn {
             write.forget_withdrawal(what, name, &project.id).await?;
         } else if !was_withdrawn {
-            write.withdrawn(what, name, &project.id).await?;
+            write.record_withdrawal(what, name, &project.id).await?;
             fresh.push(what);
         }
     }

@@ -24,7 +24,7 @@ use crate::app::App;
 use crate::error::{ApiResult, Code};
 use crate::publish;
 use crate::store::projects::{ProjectRecord, erase, find_named, find_removed};
-use crate::store::withdrawals::What;
+use crate::store::withdrawals::Kind;
 use crate::store::{domains, keys};
 use crate::withdrawals::{self, PendingWithdrawals};
 
@@ -82,7 +82,7 @@ pub(super) async fn remove(
     }
     let revision = write.commit().await?;
     let acknowledged =
-        withdrawals::confirm(&app.core, &app.gateways, revision, (&[What::Project], name.as_str()), &gone).await?;
+        withdrawals::confirm(&app.core, &app.gateways, revision, (&[Kind::Project], name.as_str()), &gone).await?;
     let took = app.core.clock.monotonic().saturating_sub(started);
     Ok(view::removed(&acknowledged, took.min(Duration::from_mins(1))))
 }
@@ -145,7 +145,7 @@ async fn kept(app: &App, project: &ProjectRecord) -> ApiResult<Value> {
         "plan": project.plan,
         "removed_at": project.removed.as_ref().map(|removed| view::rfc3339(removed.at)),
         "erase_at": project.removed.as_ref().map(|removed| view::rfc3339(removed.erase_at)),
-        "withdrawal": pending.find(&[What::Project], project.id.name.as_str()),
+        "withdrawal": pending.find(&[Kind::Project], project.id.name.as_str()),
     }))
 }
 

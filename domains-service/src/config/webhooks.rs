@@ -13,7 +13,7 @@ pub struct WebhookConfig {
     pub allow_private_addresses: bool,
     /// From opening a connection to the head of the answer: 1 s to 1 min.
     pub timeout: Duration,
-    /// An endpoint that has failed for this long, without one delivery, is switched off: 1 h to 30 d.
+    /// An endpoint that has failed for this long, without one delivery, is disabled: 1 h to 30 d.
     pub disable_after: Duration,
 }
 

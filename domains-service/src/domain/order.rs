@@ -298,7 +298,10 @@ pub(crate) fn postponed(mut domain: Domain, until: UnixMillis, now: UnixMillis, 
 /// The fix for a failure. If no authority was asked, the platform has none for the name, and waiting does not help.
 fn fix(code: ProblemCode, was_asked: bool) -> &'static str {
     match code {
-        ProblemCode::ChallengeUnreachable => "Remove whatever stands between the name and us, then choose Re-verify.",
+        ProblemCode::ChallengeUnreachable => {
+            "Remove the proxy, redirect or firewall rule that keeps requests for this name from reaching the platform, \
+             then choose Re-verify."
+        }
         ProblemCode::CaaForbids => "Let CAA records allow the authority, or remove them, then choose Re-verify.",
         ProblemCode::CaRejected => "The authority does not issue for this name; use another one.",
         _ if was_asked => "No action is needed: we try again automatically.",

@@ -68,16 +68,17 @@ pub(crate) fn permit(
         return Err(RedirectError::Primary);
     }
     let Some(target) = target else {
-        return Err(RedirectError::Inactive("there is no such domain, or no primary one, in this project".to_owned()));
+        return Err(RedirectError::Inactive("the project has no such domain, or no primary domain".to_owned()));
     };
     if target.name == from.name {
-        return Err(RedirectError::Loop(format!("{} would redirect to itself", from.name)));
+        return Err(RedirectError::Loop(format!("{} cannot redirect to itself", from.name)));
     }
     if dependants > 0 {
-        return Err(RedirectError::Loop(format!("{dependants} other domain(s) redirect to {}", from.name)));
+        let why = "cannot redirect, because other domains redirect to it";
+        return Err(RedirectError::Loop(format!("{} {why} ({dependants}); end these redirects first", from.name)));
     }
     if target.redirects {
-        return Err(RedirectError::Loop(format!("{} redirects itself", target.name)));
+        return Err(RedirectError::Loop(format!("{} is itself a redirect; choose its target instead", target.name)));
     }
     if !target.status.is_served() && !target.next_primary {
         return Err(RedirectError::Inactive(format!("{} is {}", target.name, target.status.as_str())));

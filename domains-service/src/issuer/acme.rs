@@ -32,14 +32,14 @@ use rustls::pki_types::{CertificateDer, Der};
 use x509_parser::prelude::{FromDer as _, ParsedExtension, X509Certificate};
 use zeroize::Zeroizing;
 
-use self::explain::{explain, is, is_gone};
+use self::explain::{explain, has_kind, is_gone};
 use self::outage::Outage;
 use self::proof::fetch_authorization;
 pub(crate) use self::records::AcmeRecords;
 use self::transport::{Transport, has_answered, noting_answers};
 use super::{CaaIdentity, IssueError, IssueRequest, Issued, Issuer, RenewalAdvice};
 use crate::config::AcmeSettings;
-use crate::limits::QueuePlace;
+use crate::limits::QueuePosition;
 use crate::store::acme::OrderRecord;
 
 /// Refused nonces in a row that are retried silently: each refusal brings a new nonce (RFC 8555, section 6.5). The
@@ -68,7 +68,7 @@ macro_rules! retry_nonce {
         let mut left = NONCES_MAX;
         loop {
             match $call.await {
-                Err(error) if left > 0 && is(&error, "badNonce") => left -= 1,
+                Err(error) if left > 0 && has_kind(&error, "badNonce") => left -= 1,
                 outcome => break outcome,
             }
         }
@@ -199,7 +199,7 @@ impl AcmeAuthority {
                 Ok(order) => return Ok(order),
                 // It has no renewal information, or the certificate has a successor already.
                 Err(Error::Unsupported(_)) => {}
-                Err(error) if is(&error, "alreadyReplaced") => {}
+                Err(error) if has_kind(&error, "alreadyReplaced") => {}
                 Err(error) => return self.refused(error).await,
             }
         }
@@ -342,7 +342,7 @@ impl Issuer for AcmeAuthority {
 
     async fn offer_turns(&self) -> Result<usize, IssueError> {
         let now = self.records.clock.now();
-        if self.away_until(now).is_some() {
+        if self.unreachable_until(now).is_some() {
             return Ok(0);
         }
         let AcmeSettings { limits, mirror_limits, .. } = self.settings;
@@ -351,12 +351,12 @@ impl Issuer for AcmeAuthority {
         Ok(self.records.offer_turns(&self.settings.name, available).await?)
     }
 
-    async fn places(&self, project: &ProjectUid) -> Result<Vec<(String, QueuePlace)>, IssueError> {
+    async fn places(&self, project: &ProjectUid) -> Result<Vec<(String, QueuePosition)>, IssueError> {
         let limits = self.settings.limits;
         Ok(self.records.store.queue_places(&self.settings.name, project, |kind| limits.of_kind(kind)).await?)
     }
 
-    fn away_until(&self, now: UnixMillis) -> Option<UnixMillis> {
+    fn unreachable_until(&self, now: UnixMillis) -> Option<UnixMillis> {
         self.outage.until(now).max(self.edge_outage.until(now))
     }
 

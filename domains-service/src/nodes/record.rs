@@ -21,10 +21,10 @@ pub(crate) async fn keep(store: Store, nodes: Arc<Nodes>, shutdown: Shutdown) {
             Ok(()) => is_written = true,
             Err(error) if std::mem::replace(&mut is_written, false) => tracing::warn!(
                 %error,
-                "cannot save which gateway processes reported; retrying every second. Removals wait for gateways that \
-                 reported since this start. Check the database"
+                "cannot save the reports of gateway processes; retrying every second. After a restart of this service, \
+                 removals may not wait for gateways that it cannot remember. Check the database"
             ),
-            Err(error) => tracing::debug!(%error, "still cannot save which gateway processes reported"),
+            Err(error) => tracing::debug!(%error, "still cannot save the reports of gateway processes"),
         }
         if ends {
             return;

@@ -84,7 +84,7 @@ async fn ask(
         Ok(issued) => issued,
         Err(error) => {
             // An outage or a queue is logged once, not for each name.
-            if !error.is_turn() && !matches!(error, IssueError::Away { .. }) {
+            if !error.is_queued() && !matches!(error, IssueError::Away { .. }) {
                 warn(&error);
             }
             return OrderResult::of(error, domain.certificate.attempts);

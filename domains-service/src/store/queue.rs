@@ -17,7 +17,7 @@ use contract::time::UnixMillis;
 use super::rows::{self, Table};
 use super::{Result, Store, Write};
 use crate::domain::schedule::LEASE_MILLIS;
-use crate::limits::{Demand, Limit, OFFERS_MAX, QueueKind, QueuePlace, admit, queue_name};
+use crate::limits::{Demand, Limit, OFFERS_MAX, QueueKind, QueuePosition, admit, queue_name};
 
 /// Time between two offers to a name that did not order, in milliseconds.
 const OFFER_AGAIN_MILLIS: i64 = 60_000;
@@ -148,7 +148,7 @@ impl Store {
         &self,
         of: Applicant<'_>,
         demands: &[Demand],
-    ) -> Result<Result<(), (QueueKind, QueuePlace)>> {
+    ) -> Result<Result<(), (QueueKind, QueuePosition)>> {
         let mut write = self.write().await?;
         let now = write.now();
         let waiting = find(write.connection(), of).await?;
@@ -164,7 +164,7 @@ impl Store {
         for demand in demands {
             let free_at = free_by(&mut write, &demand.name, demand.limit).await?;
             let ahead = ahead(write.connection(), &demand.name, since, now).await?;
-            let at = demand.limit.turn(free_at, ahead, now);
+            let at = demand.limit.admits_at(free_at, ahead, now);
             if at <= now {
                 let free_at = if demand.takes { demand.limit.take(free_at, now) } else { free_at };
                 let room_from = free_at.plus(-demand.limit.burst.saturating_mul(demand.limit.refill));
@@ -192,7 +192,7 @@ impl Store {
             put(&mut write, of, (demand.kind, &demand.name), since, UnixMillis::default()).await?;
         }
         write.commit().await?; // also a repaired limit
-        Ok(Err((demand.kind, QueuePlace { number: ahead + 1, at: Some(at) })))
+        Ok(Err((demand.kind, QueuePosition { number: ahead + 1, at: Some(at) })))
     }
 
     /// The name waits until a gateway is live. It keeps its place if it waits already.
@@ -288,7 +288,7 @@ impl Store {
         authority: &str,
         project: &ProjectUid,
         limits: impl Fn(QueueKind) -> Limit,
-    ) -> Result<Vec<(String, QueuePlace)>> {
+    ) -> Result<Vec<(String, QueuePosition)>> {
         let now = self.clock.now();
         let found: Vec<Found<PlaceRow>> = query_as(
             "SELECT hostname, kind, number, (SELECT free_at FROM acme_limits WHERE name = queue) AS free_at FROM
@@ -304,8 +304,8 @@ impl Store {
         let place = |found: Found<PlaceRow>| {
             let PlaceRow { hostname, kind, number, free_at } = found.row;
             let kind: QueueKind = kind.parse().ok()?;
-            let turn = || limits(kind).turn(UnixMillis(free_at.unwrap_or(0)), number - 1, now);
-            Some((hostname, QueuePlace { number, at: (kind != QueueKind::Edge).then(turn) }))
+            let admits_at = || limits(kind).admits_at(UnixMillis(free_at.unwrap_or(0)), number - 1, now);
+            Some((hostname, QueuePosition { number, at: (kind != QueueKind::Edge).then(admits_at) }))
         };
         Ok(found.into_iter().filter_map(place).collect())
     }

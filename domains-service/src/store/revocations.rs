@@ -36,7 +36,7 @@ const LINES_MAX: usize = 100_000;
 const LINES_WARNED: usize = 80_000;
 
 /// How an operator makes room.
-const ROOM: &str = "while the database is in its present state, move the file away and restart this service, which writes \
+const FIX: &str = "while the database is in its present state, move the file away and restart this service, which writes \
                     a new one from the database, without expired tokens; one replica after the other";
 
 /// Damaged lines that are logged by number; further ones are counted.
@@ -87,7 +87,8 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<HashMap<String, Revocation>> {
         }
     }
     if damaged > DAMAGED_LOGGED_MAX {
-        tracing::error!(file = %path.display(), damaged, "skipped more damaged lines of revocations_file");
+        let words = "skipped damaged lines of revocations_file; only the first ones are logged. Check the disk";
+        tracing::error!(file = %path.display(), damaged, "{words}");
     }
     Ok(known)
 }
@@ -150,7 +151,7 @@ impl Revocations {
         }
         let lines = self.known.lock().len();
         (lines >= LINES_WARNED).then(|| {
-            format!("revocations_file {} has {lines} of at most {LINES_MAX} lines: {ROOM}", self.path.display())
+            format!("revocations_file {} has {lines} of at most {LINES_MAX} lines: {FIX}", self.path.display())
         })
     }
 
@@ -168,7 +169,7 @@ impl Revocations {
             self.warn_if_nearly_full(before);
             if missing > 0 {
                 let path = self.path.display();
-                written = Err(anyhow::anyhow!("{path} has {LINES_MAX} lines and no room for {missing} more: {ROOM}"));
+                written = Err(anyhow::anyhow!("{path} has {LINES_MAX} lines and no room for {missing} more: {FIX}"));
             }
         }
         *self.failure.lock() = written.as_ref().err().map(|error| format!("{error:#}"));
@@ -194,7 +195,7 @@ impl Revocations {
         let lines = self.known.lock().len();
         if before < LINES_WARNED && lines >= LINES_WARNED {
             tracing::warn!(
-                file = %self.path.display(), lines, lines_max = LINES_MAX, what_to_do = ROOM,
+                file = %self.path.display(), lines, lines_max = LINES_MAX, what_to_do = FIX,
                 "revocations_file is nearly full"
             );
         }

@@ -8,7 +8,7 @@ use contract::feed::Revision;
 use contract::hostname::Hostname;
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
-pub(crate) use domains_api::types::What;
+pub(crate) use domains_api::types::WithdrawalKind as Kind;
 
 use super::rows::{self, Columns, Stored, Table};
 use super::{Result, Store, Write};
@@ -24,7 +24,7 @@ const ROWS_MAX: i64 = 1_000;
 /// A withdrawal that waits.
 #[derive(Clone, Debug)]
 pub(crate) struct Withdrawal {
-    pub(crate) what: What,
+    pub(crate) what: Kind,
     /// The hostname, the id of the key, or the name of the project.
     pub(crate) which: String,
     pub(crate) project_uid: String,
@@ -36,7 +36,7 @@ pub(crate) struct Withdrawal {
 /// The withdrawals of one kind that wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitingCount {
-    pub(crate) what: What,
+    pub(crate) what: Kind,
     pub(crate) count: i64,
     /// Since when the oldest waits.
     pub(crate) oldest: UnixMillis,
@@ -81,7 +81,7 @@ fn column(revision: Revision) -> i64 {
 
 impl Write {
     /// Records a withdrawal by the changes so far.
-    pub(crate) async fn withdrawn(&mut self, what: What, which: &str, project: &ProjectRef) -> Result<()> {
+    pub(crate) async fn record_withdrawal(&mut self, what: Kind, which: &str, project: &ProjectRef) -> Result<()> {
         let (revision, now) = (self.revision(), self.now());
         query(
             "INSERT INTO withdrawals (what, which, project, project_name, revision, since)
@@ -101,7 +101,7 @@ impl Write {
     }
 
     /// Deletes a withdrawal, because the entity is served again.
-    pub(crate) async fn forget_withdrawal(&mut self, what: What, which: &str, project: &ProjectRef) -> Result<()> {
+    pub(crate) async fn forget_withdrawal(&mut self, what: Kind, which: &str, project: &ProjectRef) -> Result<()> {
         query("DELETE FROM withdrawals WHERE project = $1 AND what = $2 AND which = $3")
             .bind((project.uid.as_str(), what.as_str(), which))
             .run(self.connection())
@@ -221,21 +221,21 @@ mod tests {
             key_authorization: "k".to_owned(),
         };
         let mut write = store.write().await.unwrap();
-        write.withdrawn(What::Key, "key", &quiet).await.unwrap();
+        write.record_withdrawal(Kind::Key, "key", &quiet).await.unwrap();
         for index in 0..WITHDRAWALS_OF_ONE_MAX + 10 {
             // Each has its own revision.
             write.put(contract::feed::Entity::Challenge(challenge(index))).await.unwrap();
-            write.withdrawn(What::Key, &format!("key {index}"), &noisy).await.unwrap();
+            write.record_withdrawal(Kind::Key, &format!("key {index}"), &noisy).await.unwrap();
         }
         // Withdrawn again is withdrawn later.
         write.remove(EntityName::Challenge("0".to_owned())).await.unwrap();
-        write.withdrawn(What::Key, "key 500", &noisy).await.unwrap();
+        write.record_withdrawal(Kind::Key, "key 500", &noisy).await.unwrap();
         write.commit().await.unwrap();
         let kept = store.withdrawals_of(&noisy.uid).await.unwrap();
         assert_eq!(kept.len(), usize::try_from(WITHDRAWALS_OF_ONE_MAX).unwrap());
         assert_eq!((kept[0].which.as_str(), kept[999].which.as_str()), ("key 10", "key 500"));
         assert_eq!(store.withdrawals_of(&quiet.uid).await.unwrap().len(), 1);
         let counted = store.count_withdrawals().await.unwrap();
-        assert_eq!((counted.len(), counted[0].what, counted[0].count), (1, What::Key, WITHDRAWALS_OF_ONE_MAX + 1));
+        assert_eq!((counted.len(), counted[0].what, counted[0].count), (1, Kind::Key, WITHDRAWALS_OF_ONE_MAX + 1));
     }
 }

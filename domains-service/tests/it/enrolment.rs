@@ -292,7 +292,7 @@ async fn a_revocation_that_is_not_in_the_file_is_confirmed_when_it_is_repeated()
     std::fs::create_dir(&file).unwrap();
     let refused = revoke("operator/ada?made=true").await;
     assert_eq!(refused.status, 503);
-    assert!(refused.body["message"].as_str().unwrap().contains("revoke it once more"), "{refused:?}");
+    assert!(refused.body["message"].as_str().unwrap().contains("revoke the credential again"), "{refused:?}");
     assert_eq!(gateway.ask(&platform, &stolen).await, 401, "it is revoked all the same");
     let shown = trouble().await.to_string();
     assert!(shown.contains("cannot write revoked credentials") && shown.contains(REVOKED), "{shown}");

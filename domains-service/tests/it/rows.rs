@@ -13,7 +13,7 @@ use crate::world::{Bend, Platform, eventually};
 /// The content of a text column, and so the effect of garbage in it.
 enum Holds {
     /// It is parsed. The row is made by hand with these statements, or is one that the test has; `where` finds it.
-    Parsed { row: &'static str, shown: Shown },
+    Parsed { row: &'static str, detection: Detection },
     /// Text for people, a secret, a digest, or a value that only the database compares: every value is readable.
     Opaque,
     /// The row's key: another value is another row.
@@ -22,7 +22,7 @@ enum Holds {
 
 /// How an unreadable row is found.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shown {
+enum Detection {
     /// The worker, a list or the stream reads it without a request.
     InStatus,
     /// It is read on a request of its owner, or by a service.
@@ -36,11 +36,11 @@ const PROJECT: &str = "name = 'broken'";
 const ALL: &str = "TRUE";
 
 const fn parsed(row: &'static str) -> Holds {
-    Parsed { row, shown: Shown::InStatus }
+    Parsed { row, detection: Detection::InStatus }
 }
 
 const fn asked(row: &'static str) -> Holds {
-    Parsed { row, shown: Shown::WhenAsked }
+    Parsed { row, detection: Detection::WhenAsked }
 }
 
 /// Every text column of every table. A missing one fails the test: describe its content here.
@@ -298,7 +298,7 @@ async fn garbage_in_any_column_stops_nothing_but_its_row() {
     let platform = platform().await;
     let directory = platform.directory.path();
     for (number, (table, column, holds)) in COLUMNS.iter().enumerate() {
-        let Parsed { row, shown } = holds else { continue };
+        let Parsed { row, detection } = holds else { continue };
         let case = format!("{table}.{column}");
         by_hand(&platform).await;
         // The last change is another one after each round.
@@ -308,7 +308,7 @@ async fn garbage_in_any_column_stops_nothing_but_its_row() {
         stores::set(directory, table, column, row, Some(garbage)).await;
         stores::execute(directory, "UPDATE acme_orders SET abandoned_at = 1").await;
         look_at_all(&platform).await;
-        if *shown == Shown::InStatus {
+        if *detection == Detection::InStatus {
             eventually(async || {
                 let rows = unreadable(&platform).await;
                 let is_named = rows.iter().any(|row| row.starts_with(&format!("{table} ")));
@@ -327,7 +327,7 @@ async fn garbage_in_any_column_stops_nothing_but_its_row() {
             let change = platform.operator("PATCH", "/projects/demo/domains/bad.localhost", json!({ "primary": true }));
             assert_eq!(change.await.code(), (500, "record_unreadable"), "{case}");
         }
-        // Mended, it is read again.
+        // Repaired, it is read again.
         stores::set(directory, table, column, row, before.as_deref()).await;
         platform.clock.advance(std::time::Duration::from_mins(61));
         eventually(async || {

@@ -174,7 +174,7 @@ async fn single_damaged_texts_do_not_stop_the_start_and_a_missing_secret_does() 
     damage(&directory, "shop-01.localhost", "seal", "no secret").await;
     let mut platform = Platform::bent(bend(&directory, OLD)).await;
     assert_eq!(left(&platform).await, (0, 1));
-    // That of a key is not: it is set aside like any other row that cannot be read.
+    // That of a key is not: it is skipped like any other row that cannot be read.
     let names = eventually(async || {
         let mut stream = platform.follow(0).await;
         let mut names = Vec::new();

@@ -44,10 +44,7 @@ pub(crate) const START: UnixMillis = UnixMillis(1_781_481_600_000);
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 /// The longest wait for a condition.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The longest pause between two looks at a condition.
-const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The gateway in whose name tests send reports. Its node NODE is `tests/NODE` on record.
 const GATEWAY: &str = "tests";
@@ -553,7 +550,6 @@ impl Client<'_> {
 pub(crate) async fn while_reporting<T>(mut report: impl AsyncFnMut(), work: impl Future<Output = T>) -> T {
     let mut work = std::pin::pin!(work);
     let mut pause = tokio::time::interval(Duration::from_millis(25));
-    pause.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         report().await;
         tokio::select! {
@@ -574,6 +570,6 @@ pub(crate) async fn eventually<T>(mut look: impl AsyncFnMut() -> Result<T, Strin
         };
         assert!(began.elapsed() < PATIENCE, "waited in vain: {last}");
         tokio::time::sleep(pause).await;
-        pause = (pause * 3 / 2).min(LONGEST_PAUSE);
+        pause = (pause * 3 / 2).min(Duration::from_millis(200));
     }
 }

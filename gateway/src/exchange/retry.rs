@@ -3,17 +3,19 @@
 //! [The decision](../../docs/develop/decisions/upstreams.md) has the reasons.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use http::Method;
 use pingora::Error;
 use tokio::time::Instant;
 
 use super::upstream::Refused;
-use upstreams::RetryBudget;
+use crate::gateway::Gateway;
+use upstreams::{Endpoint, RetryBudget, Upstream};
 
-/// Attempts of one request, including the first. Attempts that an upstream refused without processing them ("unread")
-/// are not among them.
-const ATTEMPTS_MAX: u32 = 2;
+/// How often a request may be sent without a response. Attempts that an upstream refused without processing them
+/// ("unread") are not among them.
+const SENT_MAX: u32 = 2;
 
 /// How often a request may be refused unread, or find its connection full or closing.
 const UNREAD_MAX: u32 = 3;
@@ -21,7 +23,7 @@ const UNREAD_MAX: u32 = 3;
 /// The next step of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Retry {
-    /// Another address: this one accepted no connection.
+    /// Another address: this one accepted no connection, or did not respond.
     AnotherAddress,
     /// A connection that was opened, or received bytes, after the request was sent.
     FreshConnection,
@@ -48,8 +50,19 @@ pub(super) enum Failure {
         /// sent.
         before_request: bool,
     },
-    /// The upstream may have processed the request.
+    /// A new connection ended before the first byte of the response, or none came in time.
+    Unanswered,
+    /// The upstream may have processed the request, or its response has begun.
     Unknown,
+}
+
+/// The addresses of an upstream, apart from the one whose attempt failed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Others {
+    /// Their number.
+    pub(super) count: usize,
+    /// Whether one of them can be expected to respond, and the failure is the address's.
+    pub(super) reliable: bool,
 }
 
 /// An attempt without a response.
@@ -57,45 +70,78 @@ pub(super) struct Failed {
     pub(super) failure: Failure,
     /// The error, from which the refusal for the client follows.
     pub(super) error: Box<Error>,
+    /// The upstream had its time, and sent no byte of a response.
+    pub(super) late: bool,
     /// The reason, for the operator.
     pub(super) reason: Option<Cow<'static, str>>,
     /// When the request was sent, or a later time; `None` if it was not sent.
     pub(super) sent_at: Option<Instant>,
 }
 
+impl Failed {
+    /// Records what the failure says about its address, and returns the others. The attempt began at `began`.
+    pub(super) fn record(
+        &self,
+        gateway: &Gateway,
+        (upstream, endpoint): (&Upstream, &Endpoint),
+        began: Duration,
+    ) -> Others {
+        let now = gateway.clock.monotonic();
+        let mut reliable = true;
+        match self.failure {
+            Failure::Unconnected => gateway.has_not_connected(endpoint),
+            // A response that is late where others are not is the request's own matter.
+            _ if self.late => reliable = endpoint.lost(true, began, now),
+            Failure::Ended { before_request: false } | Failure::Unanswered => drop(endpoint.lost(false, began, now)),
+            _ => {}
+        }
+        reliable = reliable && upstream.endpoints.has_reliable(endpoint, now);
+        Others { count: upstream.endpoints.len().saturating_sub(1), reliable }
+    }
+}
+
 /// The retries of one request.
 #[derive(Debug, Default)]
 pub(super) struct Retries {
-    attempts: u32,
+    unconnected: usize,
+    sent: u32,
     unread: u32,
 }
 
 impl Retries {
-    /// The next step after an attempt at an upstream with `several` addresses or one has failed.
+    /// The next step after an attempt at an upstream that also has these `others`.
     ///
-    /// Retries multiply an upstream's traffic, so each is spent from the upstream's `budget`, unless the upstream has
-    /// seen nothing of the request: no connection could be opened, or the connection had ended before.
-    pub(super) fn after(&mut self, failure: Failure, method: &Method, several: bool, budget: &RetryBudget) -> Retry {
-        if let Failure::Unsent | Failure::Refused(_) = failure {
-            self.unread += 1;
-            let may = self.unread <= UNREAD_MAX;
-            return match failure {
-                // The first retry after REFUSED_STREAM is free; an overloaded upstream gets further ones from the
-                // budget only.
-                Failure::Refused(Refused::Stream) if may && (self.unread == 1 || budget.spend()) => {
-                    Retry::AnotherStream
-                }
-                Failure::Refused(Refused::Connection) | Failure::Unsent if may => Retry::NewConnection,
-                _ => Retry::Never,
-            };
-        }
-        self.attempts += 1;
-        let is_first = self.attempts < ATTEMPTS_MAX;
+    /// Retries multiply an upstream's traffic. So each is spent from the upstream's `budget`, unless the upstream has
+    /// seen nothing of the request (no connection could be opened, or the connection had ended before), or another
+    /// address is reliable: then the upstream is not overloaded, but this address has failed.
+    pub(super) fn after(&mut self, failure: Failure, method: &Method, others: Others, budget: &RetryBudget) -> Retry {
         match failure {
-            Failure::Unconnected if is_first && several => Retry::AnotherAddress,
-            // Only safe methods: the upstream may have processed the request.
-            Failure::Ended { before_request } if is_first && method.is_safe() && (before_request || budget.spend()) => {
+            Failure::Unsent | Failure::Refused(_) => self.unread += 1,
+            Failure::Unconnected => self.unconnected += 1,
+            Failure::Ended { .. } | Failure::Unanswered | Failure::Unknown => self.sent += 1,
+        }
+        // Only safe methods: the upstream may have processed the request.
+        let may_repeat = self.sent < SENT_MAX && method.is_safe();
+        match failure {
+            // The first retry after REFUSED_STREAM is free; an overloaded upstream gets further ones from the budget
+            // only.
+            Failure::Refused(Refused::Stream) if self.unread == 1 || self.unread <= UNREAD_MAX && budget.spend() => {
+                Retry::AnotherStream
+            }
+            Failure::Refused(Refused::Connection) | Failure::Unsent if self.unread <= UNREAD_MAX => {
+                Retry::NewConnection
+            }
+            // Nothing was sent: every address that works is tried.
+            Failure::Unconnected if self.unconnected <= others.count && (self.unconnected == 1 || others.reliable) => {
+                Retry::AnotherAddress
+            }
+            Failure::Ended { before_request }
+                if may_repeat && (before_request || others.reliable || budget.spend()) =>
+            {
                 Retry::FreshConnection
+            }
+            Failure::Unanswered if may_repeat && others.count > 0 && (others.reliable || budget.spend()) => {
+                Retry::AnotherAddress
             }
             _ => Retry::Never,
         }
@@ -104,7 +150,7 @@ impl Retries {
 
 impl From<Box<Error>> for Failed {
     fn from(error: Box<Error>) -> Self {
-        Self { failure: Failure::Unknown, error, reason: None, sent_at: None }
+        Self { failure: Failure::Unknown, error, late: false, reason: None, sent_at: None }
     }
 }
 
@@ -124,7 +170,33 @@ mod tests {
             (Failure::Refused(Refused::Stream), Retry::Never),
             (Failure::Ended { before_request: true }, Retry::Never),
         ] {
-            assert_eq!(retries.after(failure, &Method::GET, false, &budget), expected, "{failure:?}");
+            let alone = Others { count: 0, reliable: false };
+            assert_eq!(retries.after(failure, &Method::GET, alone, &budget), expected, "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn with_a_reliable_address_no_safe_request_fails_and_none_that_was_sent_is_repeated_twice() {
+        let budget = RetryBudget::default();
+        while budget.spend() {}
+        let others = |reliable| Others { count: 3, reliable };
+        let (ended, late) = (Failure::Ended { before_request: false }, Failure::Unanswered);
+        for (failures, method, reliable, expected) in [
+            (&[Failure::Unconnected; 3][..], Method::POST, true, Retry::AnotherAddress),
+            (&[Failure::Unconnected; 4], Method::POST, true, Retry::Never),
+            (&[Failure::Unconnected; 2], Method::GET, false, Retry::Never),
+            (&[Failure::Unconnected, ended], Method::GET, true, Retry::FreshConnection),
+            (&[Failure::Unconnected, late], Method::GET, true, Retry::AnotherAddress),
+            (&[ended], Method::GET, false, Retry::Never),
+            (&[late], Method::GET, false, Retry::Never),
+            (&[ended], Method::POST, true, Retry::Never),
+            (&[late], Method::DELETE, true, Retry::Never),
+            (&[late, late], Method::GET, true, Retry::Never),
+            (&[Failure::Unknown], Method::GET, true, Retry::Never),
+        ] {
+            let mut retries = Retries::default();
+            let steps = failures.iter().map(|failure| retries.after(*failure, &method, others(reliable), &budget));
+            assert_eq!(steps.last(), Some(expected), "{method} {failures:?} {reliable}");
         }
     }
 }

@@ -190,13 +190,18 @@ impl UpstreamCall {
             Version::Http1(_) => (None, was_reset(&error), Instant::now()),
             Version::Http2(http2) => (http2.refused(&error), http2.is_silent(was_reset(&error)), http2.sent_at),
         };
-        let may_repeat = !interim && self.buffer.is_empty() && request_body.is_at_hand();
+        let silent = !interim && self.buffer.is_empty();
+        let timed_out = matches!(error.etype(), ErrorType::ReadTimedout | ErrorType::WriteTimedout);
+        let is_late = timed_out && *error.esource() == ErrorSource::Upstream;
+        let late = silent && is_late && !self.wait_limits.is_over();
         let failure = match refused {
-            Some(refused) if may_repeat => Failure::Refused(refused),
-            None if may_repeat && self.kind.reused && has_ended(&error) => Failure::Ended { before_request },
-            _ => Failure::Unknown,
+            _ if !silent || !request_body.is_at_hand() => Failure::Unknown,
+            Some(refused) => Failure::Refused(refused),
+            None if self.kind.reused && has_ended(&error) => Failure::Ended { before_request },
+            None if late || has_ended(&error) => Failure::Unanswered,
+            None => Failure::Unknown,
         };
-        Failed { failure, reason: self.reason(&error), error, sent_at: Some(sent_at) }
+        Failed { failure, late, reason: self.reason(&error), error, sent_at: Some(sent_at) }
     }
 
     /// Writes to the client with `write`, and sends the request meanwhile, so that a peer that reads only after its own

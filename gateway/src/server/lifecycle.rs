@@ -9,12 +9,14 @@ use async_trait::async_trait;
 use chassis::clock::Clock as _;
 use chassis::logs::Logs;
 use chassis::shutdown::Shutdown;
+use chassis::supervise::blocking;
 use chassis::watchdog::Watchdog;
 use contract::time::UnixSeconds;
 use parking_lot::Mutex;
 use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
 use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
 
 use super::counting::UsageFile;
 use crate::admin::Live;
@@ -78,8 +80,13 @@ impl DataPlane {
         self.listeners.clone()
     }
 
-    /// Waits for the shutdown. Begins it if a listener panics, because a new process serves again.
-    pub(super) async fn ends_in_order(&mut self, shutdown: &Shutdown) -> anyhow::Result<()> {
+    /// Waits for the shutdown. Begins it if a listener panics, the one of the task `admin` included, because a new
+    /// process serves again.
+    pub(super) async fn ends_in_order(
+        &mut self,
+        admin: &mut JoinHandle<anyhow::Result<()>>,
+        shutdown: &Shutdown,
+    ) -> anyhow::Result<()> {
         let [http, https] = &mut self.listeners;
         let is_over = |state: &ListenerState| *state == ListenerState::Stopped;
         let name = tokio::select! {
@@ -87,6 +94,7 @@ impl DataPlane {
             () = shutdown.begun() => return Ok(()),
             _ = http.wait_for(is_over) => "http",
             _ = https.wait_for(is_over) => "https",
+            _ = admin => "admin",
         };
         tracing::error!(
             listener = name,
@@ -231,21 +239,19 @@ pub(super) async fn housekeep(chores: Arc<Chores>, disk: Arc<OnDisk>, end: Shutd
     let mut seen = Seen::default();
     loop {
         let ended = tokio::time::timeout(CHORES_EVERY, end.begun()).await.is_ok();
-        // On a blocking thread: a disk busy with a large snapshot can block for seconds.
-        let (checking, telemetry) = (disk.clone(), chores.telemetry.clone());
-        let now = chores.clock.now_seconds();
-        let checked = tokio::task::spawn_blocking(move || checking.check(now, &telemetry)).await;
         chores.telemetry.runtime_stall.set(chores.watchdog.longest_silence().as_secs_f64());
         chores.telemetry.show_clocks(chores.clock.off().by_name());
         chores.telemetry.show_dropped(chores.logs.dropped());
         chores.telemetry.quota.show_mode(chores.quota.mode());
         chores.telemetry.show_connections(chores.live.connections.live());
         seen.check(&chores);
-        if let Ok((domains, replaced)) = checked {
-            chores.telemetry.certificates.show(CertificateKind::Domains, domains.as_ref(), now);
-            if let Some(platform) = &disk.platform {
-                show_platform(&chores, platform, replaced, &mut platform_faults);
-            }
+        // On a blocking thread: a disk busy with a large snapshot can block for seconds. Last, because it may panic.
+        let (checking, telemetry) = (disk.clone(), chores.telemetry.clone());
+        let now = chores.clock.now_seconds();
+        let (domains, replaced) = blocking(move || checking.check(now, &telemetry)).await;
+        chores.telemetry.certificates.show(CertificateKind::Domains, domains.as_ref(), now);
+        if let Some(platform) = &disk.platform {
+            show_platform(&chores, platform, replaced, &mut platform_faults);
         }
         if ended {
             return;

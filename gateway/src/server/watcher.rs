@@ -85,7 +85,7 @@ impl Watcher for EdgeWatcher {
 
     fn received(&self, _newest: Revision, at: UnixMillis, among: Option<AmongGateways>) {
         if let Some(AmongGateways { gateways, before }) = among {
-            self.quota.announce_fleet(Fleet { nodes: gateways, turn: before });
+            self.quota.announce_fleet(Fleet { nodes: gateways, index: before });
         }
         self.clock.received_from_control(at);
         // By our own clock, because the control plane's may be wrong.

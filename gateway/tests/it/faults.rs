@@ -1,32 +1,23 @@
 //! Upstreams that are unreachable, slow, broken or overloaded: the client gets the right error, and no request is sent
 //! twice.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use contract::feed::Entity;
 use contract::plan::Plan;
 use contract::project::{Access, Project};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 
+use crate::addresses::refusing_address;
 use crate::world::client::{Ask, Client, Reply};
 use crate::world::entities::project;
-use crate::world::upstream::{Act, Upstream, response};
+use crate::world::upstream::{Act, response};
 use crate::world::{BLOG, DEMO, MINUTE_END, ORDERS, World, eventually};
-
-/// An address that refuses connections while the socket lives: the socket holds the port and does not listen.
-fn refusing_address() -> (TcpSocket, SocketAddr) {
-    let held = TcpSocket::new_v4().unwrap();
-    held.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-    let address = held.local_addr().unwrap();
-    (held, address)
-}
 
 /// Asserts a failure that is charged and has `Retry-After`.
 #[track_caller]
-fn assert_failed(reply: &Reply, status: u16, code: &str, left: i64) {
+pub(crate) fn assert_failed(reply: &Reply, status: u16, code: &str, left: i64) {
     reply.refused(status, code);
     assert_eq!(reply.number("retry-after"), 1);
     assert_eq!(reply.rate_limit_headers(), (300, left, MINUTE_END));
@@ -44,30 +35,6 @@ async fn an_upstream_that_refuses_connections_is_502() {
     world.admin.counts("edge_upstream_requests_total{outcome=\"connect_error\"}", 1).await;
     // Other sites are as well as ever.
     assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
-}
-
-/// The part of `/status` about an upstream.
-async fn status_of(world: &World, upstream: &str) -> serde_json::Value {
-    let status: serde_json::Value = serde_json::from_str(&world.admin.get("/status").await.1).unwrap();
-    let upstreams = status["upstreams"].as_array().unwrap();
-    upstreams.iter().find(|one| one["name"] == upstream).unwrap().clone()
-}
-
-#[tokio::test]
-async fn an_upstream_that_accepts_connections_again_is_reached_before_a_request_tries_it() {
-    let (held, refusing) = refusing_address();
-    let world = World::with(|setup| setup.orders_endpoints = vec![refusing]).await;
-    let status = async || status_of(&world, "orders").await;
-    assert!(status().await["tried_seconds_ago"].is_null());
-    world.ask(world.list()).await.refused(502, "upstream_unreachable");
-    let failing = status().await;
-    assert!(failing["up"] == 0 && failing["tried_seconds_ago"].is_u64(), "{failing}");
-    let _back = held.listen(16).unwrap();
-    let reached = eventually("the upstream counts as reached", async || {
-        let status = status().await;
-        (status["up"] == 1).then_some(status)
-    });
-    assert!(reached.await["tried_seconds_ago"].is_null());
 }
 
 // promise: faults.11
@@ -249,93 +216,7 @@ async fn a_client_that_leaves_releases_its_permit() {
     eventually("a place", async || (client.ask(&world.list()).await.status == 200).then_some(())).await;
 }
 
-// promise: faults.10
-#[tokio::test]
-async fn with_one_of_two_addresses_dead_no_request_fails() {
-    let living = Upstream::start().await;
-    let (_held, refusing) = refusing_address();
-    let endpoints = vec![refusing, living.address];
-    let world = World::with(|setup| setup.orders_endpoints = endpoints).await;
-    let mut client = world.tls(DEMO).await;
-    for _ in 0..20 {
-        assert_eq!(client.ask(&world.list()).await.status, 200);
-        let reply = client.ask(&Ask::new("DELETE", DEMO, "/v1/store/orders/1").key(&world.key.text)).await;
-        assert_eq!(reply.status, 200);
-        // The dead one is tried again periodically.
-        world.clock.advance(Duration::from_millis(400));
-    }
-    assert_eq!(living.requests().len(), 40);
-    world.admin.counts("edge_upstream_requests_total{outcome=\"answered\"}", 40).await;
-}
-
-#[tokio::test]
-async fn with_all_addresses_dead_the_answer_is_502_after_two_attempts() {
-    let refusing = [refusing_address(), refusing_address(), refusing_address()];
-    let endpoints = refusing.iter().map(|(_, address)| *address).collect();
-    let world = World::with(|setup| setup.orders_endpoints = endpoints).await;
-    let reply = world.ask(world.list()).await;
-    assert_failed(&reply, 502, "upstream_unreachable", 299);
-    assert_eq!(world.log.line_of(reply.request_id()).await["attempts"], 2);
-}
-
 /// A world with an idle upstream connection that dies with the next request.
-/// An address that answers no connection while the sockets live: its queue is full, so the kernel drops the packets.
-async fn silent_address() -> (SocketAddr, TcpListener, Vec<TcpStream>) {
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-    let listener = socket.listen(0).unwrap();
-    let (address, mut held) = (listener.local_addr().unwrap(), Vec::new());
-    while let Ok(stream) = tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(address)).await {
-        held.push(stream.unwrap());
-    }
-    (address, listener, held)
-}
-
-#[tokio::test]
-async fn an_address_that_drops_packets_does_not_delay_requests() {
-    let (silent, _listener, _held) = silent_address().await;
-    for upstreams_of_http2 in [false, true] {
-        let upstream = if upstreams_of_http2 { Upstream::over_http2().await } else { Upstream::start().await };
-        let world = World::with(|setup| {
-            setup.upstreams_of_http2 = upstreams_of_http2;
-            // Longer than a test may take.
-            setup.blog = "connect_timeout = \"1m\"\nfirst_byte_timeout = \"1m\"";
-            setup.blog_endpoints = vec![silent, upstream.address];
-        })
-        .await;
-        // Two requests: each of the addresses is the first choice of one.
-        for _ in 0..2 {
-            let reply = world.ask(Ask::get(BLOG, "/")).await;
-            assert_eq!(reply.status, 200, "{upstreams_of_http2}");
-            let line = world.log.line_of(reply.request_id()).await;
-            assert_eq!(line["endpoint"], upstream.address.to_string(), "{line}");
-            assert_eq!(line["attempts"], 1, "{line}");
-        }
-        world.end().await;
-    }
-}
-
-#[tokio::test]
-async fn an_http2_address_that_swallows_packets_counts_as_failing_although_another_one_was_sooner() {
-    let (silent, _listener, _held) = silent_address().await;
-    let upstream = Upstream::over_http2().await;
-    let world = World::with(|setup| {
-        setup.upstreams_of_http2 = true;
-        setup.blog = "connect_timeout = \"1s\"";
-        setup.blog_endpoints = vec![silent, upstream.address];
-    })
-    .await;
-    // Two requests: each of the addresses is the first choice of one.
-    for _ in 0..2 {
-        assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
-    }
-    eventually("the address that swallows packets counts as failing", async || {
-        (status_of(&world, "blog").await["up"] == 1).then_some(())
-    })
-    .await;
-    world.end().await;
-}
-
 async fn world_with_a_dying_connection() -> World {
     let world = World::start().await;
     assert_eq!(world.ask(world.list()).await.status, 200);

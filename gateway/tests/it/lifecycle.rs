@@ -150,7 +150,7 @@ async fn a_gateway_sends_goodbye_after_it_has_stopped_serving() {
     assert!(reports.iter().all(|report| report.place.as_deref() == Some(place) && report.node == last.node));
 }
 
-/// Stops the gateway in order, and then the control plane.
+/// Shuts the gateway down gracefully, and then the control plane.
 async fn stop_both(world: &mut World) {
     world.begin_stop();
     world.stopped().await.expect("a clean end");
@@ -164,7 +164,7 @@ async fn status(world: &World) -> Value {
 
 // rule: 1.19
 #[tokio::test]
-async fn after_an_orderly_stop_the_gateway_serves_only_when_it_is_registered_again() {
+async fn after_a_graceful_shutdown_the_gateway_serves_only_when_it_is_registered_again() {
     let mut world = World::start().await;
     assert_eq!(world.ask(world.list()).await.status, 200);
     // The control plane does not wait for a gateway that left its record, so all others may confirm the removal below.

@@ -5,6 +5,8 @@
 mod world;
 
 #[cfg(test)]
+mod addresses;
+#[cfg(test)]
 mod admin_tls;
 #[cfg(test)]
 mod attacks;

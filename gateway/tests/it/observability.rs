@@ -232,21 +232,21 @@ async fn the_control_plane_gets_used_and_banned_keys() {
     world.control.die().await;
     assert_eq!(world.ask(world.list()).await.status, 200);
     world.control.revive();
-    let report = world.control.told_of_keys("the use of a key", |report| said_of(report).is_some()).await;
+    let report = world.control.reported_keys("the use of a key", |report| said_of(report).is_some()).await;
     assert_eq!(said_of(&report), Some(MINUTE_END / 60 - 1));
     assert_eq!((report.bans.len(), report.bans_total), (0, 0));
 
     let token = world.operator();
     let path = format!("/bans/{id}");
     assert_eq!(world.admin.ask("POST", &format!("{path}?seconds=600"), &token).await.0, 200);
-    let report = world.control.told_of_keys("the ban", |report| report.bans_total == 1).await;
+    let report = world.control.reported_keys("the ban", |report| report.bans_total == 1).await;
     assert_eq!((&report.bans[0].key, report.bans[0].reason), (id, BanReason::Operator));
     assert_eq!(world.admin.ask("DELETE", &path, &token).await.0, 200);
     // A key in use is reported again in the next minute, and without a ban.
     world.clock.advance(std::time::Duration::from_mins(1));
     assert_eq!(world.ask(world.list()).await.status, 200);
     let is_later = |report: &KeyReport| said_of(report).is_some_and(|minute| minute == MINUTE_END / 60);
-    let report = world.control.told_of_keys("the next minute's use", is_later).await;
+    let report = world.control.reported_keys("the next minute's use", is_later).await;
     assert_eq!((report.bans.len(), report.bans_total), (0, 0));
 }
 
@@ -266,7 +266,7 @@ async fn a_refused_usage_report_delays_no_other() {
         assert_eq!(world.ask(Ask::get(&host, ORDERS).key(&key.text)).await.status, 200, "{id}");
     }
     let expected: std::collections::BTreeSet<String> = (0..PROJECTS).map(|number| format!("p{number:02}")).collect();
-    eventually("usage of every project", async || (world.control.told_of_usage() == expected).then_some(())).await;
+    eventually("usage of every project", async || (world.control.reported_usage() == expected).then_some(())).await;
 }
 
 /// A page in an operator's browser may resolve its own name to this address (DNS rebinding); it gets no data.

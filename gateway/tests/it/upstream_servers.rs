@@ -12,6 +12,8 @@ use crate::world::client::{Ask, Reply};
 use crate::world::secure::file;
 use crate::world::{BLOG, Setup, World, certificates, eventually};
 
+mod one_of_two;
+
 /// A port that is free at the moment.
 async fn free() -> u16 {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port()

@@ -32,7 +32,7 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    /// Scans on. Do not use the scan after `End` or an error.
+    /// Scans the next piece. Do not use the scan after `End` or an error.
     pub(super) fn push(&mut self, piece: &[u8], limits: &HeadLimits) -> Result<Scanned, Rejection> {
         let mut rest = piece;
         while let [first, tail @ ..] = rest {
@@ -42,7 +42,7 @@ impl Scan {
                 }
                 self.line_feed_due = false;
                 rest = tail;
-                if let Some(ended) = self.line_ended(limits)? {
+                if let Some(ended) = self.end_line(limits)? {
                     let consumed = piece.len() - rest.len();
                     return Ok(if ended { Scanned::End(consumed) } else { Scanned::RequestLine(consumed) });
                 }
@@ -54,7 +54,7 @@ impl Scan {
                 if text == 0 {
                     return Err(Rejection::BadRequest);
                 }
-                self.line_goes_on(*first, text, limits)?;
+                self.continue_line(*first, text, limits)?;
                 rest = rest.get(text..).unwrap_or_default();
             }
         }
@@ -62,7 +62,7 @@ impl Scan {
     }
 
     /// Ends a line: `Some(true)` for the blank line, `Some(false)` for the request line.
-    fn line_ended(&mut self, limits: &HeadLimits) -> Result<Option<bool>, Rejection> {
+    fn end_line(&mut self, limits: &HeadLimits) -> Result<Option<bool>, Rejection> {
         let blank = std::mem::take(&mut self.line_bytes) == 0;
         if self.in_fields {
             if blank {
@@ -79,9 +79,9 @@ impl Scan {
         Ok(Some(false))
     }
 
-    /// Counts `bytes` bytes of text, of which `first` is the first. Counting them at once gives the same result as one
-    /// by one, because any limit they exceed is exceeded before later bytes.
-    fn line_goes_on(&mut self, first: u8, bytes: usize, limits: &HeadLimits) -> Result<(), Rejection> {
+    /// Counts `bytes` bytes of text beginning with `first`. One call for all gives the same result as one per byte: a
+    /// limit, once exceeded, stays exceeded.
+    fn continue_line(&mut self, first: u8, bytes: usize, limits: &HeadLimits) -> Result<(), Rejection> {
         let line_begins = self.line_bytes == 0;
         self.line_bytes += bytes;
         if !self.in_fields {

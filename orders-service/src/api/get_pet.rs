@@ -10,7 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::on;
 use axum::{Extension, Json};
-use chassis::openapi::{MarkValue, Method, Success};
+use chassis::openapi::{ExtensionValue, Method, Success};
 use contract::identity::Identity;
 use contract::key::Scope;
 use contract::schema;
@@ -26,7 +26,7 @@ pub(super) const OPERATION: Operation = Operation {
     scope: Some(Scope::OrdersRead),
     answers: &[Success::new(200, "The pet.", schema::of::<Pet>).with(&["Deprecation", "Sunset", "Link"])],
     errors: &[Code::PetNotFound, Code::EndpointSunset],
-    marks: &[(DEPRECATED, MarkValue::Is(true))],
+    extensions: &[(DEPRECATED, ExtensionValue::Is(true))],
     ..Operation::internal("getPet", Method::Get, "/v1/pets/{petId}", |get| on(get, get_pet))
 };
 

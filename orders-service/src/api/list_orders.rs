@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::on;
 use bytes::Bytes;
-use chassis::openapi::{MarkValue, Method, Success};
+use chassis::openapi::{ExtensionValue, Method, Success};
 use contract::identity::Identity;
 use contract::key::Scope;
 use contract::schema;
@@ -31,7 +31,7 @@ pub(super) const OPERATION: Operation = Operation {
     scope: Some(Scope::OrdersRead),
     answers: &[Success::new(200, "All orders.", schema::of::<Vec<OrderV1>>).with(&["ETag"]), NOT_MODIFIED],
     // The published reference offers no way to try it.
-    marks: &[("x-try-it", MarkValue::Is(false))],
+    extensions: &[("x-try-it", ExtensionValue::Is(false))],
     ..Operation::internal("listOrders", Method::Get, "/v1/store/orders", |get| on(get, list_orders))
 };
 

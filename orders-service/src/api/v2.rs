@@ -14,7 +14,7 @@ use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
-use chassis::openapi::MarkValue;
+use chassis::openapi::ExtensionValue;
 
 /// The OpenAPI extension that states the stability of an operation.
 pub(super) const STABILITY: &str = "x-stability";
@@ -22,7 +22,7 @@ pub(super) const STABILITY: &str = "x-stability";
 /// The header that states the stability of an operation.
 const STABILITY_HEADER: &str = "x-api-stability";
 
-const BETA: &[(&str, MarkValue)] = &[(STABILITY, MarkValue::Word("beta"))];
+const BETA: &[(&str, ExtensionValue)] = &[(STABILITY, ExtensionValue::Word("beta"))];
 
 /// Middleware of beta operations: adds the header.
 pub(super) async fn beta(request: Request, next: Next) -> Response {

@@ -45,6 +45,7 @@ impl Process {
         let mut child = Command::new("sh")
             .args(["-c", "trap '' XFSZ; exec \"$0\"", env!("CARGO_BIN_EXE_orders-service")])
             .env("TOLLHOUSE_ORDERS_CREDENTIAL", CREDENTIAL)
+            .env("TOLLHOUSE_ORDERS_CREATE_DATABASE", "true")
             .env("TOLLHOUSE_ORDERS_LISTEN", "127.0.0.1:0")
             .env("TOLLHOUSE_ORDERS_INTERNAL_LISTEN", "127.0.0.1:0")
             .env("TOLLHOUSE_ORDERS_ADMIN_LISTEN", "127.0.0.1:0")

@@ -204,7 +204,7 @@ pub(crate) fn config(database: &std::path::Path, settings: &str) -> Config {
     let events = if settings.contains("[events]") { "" } else { &events };
     let text = format!(
         "listen = \"127.0.0.1:0\"\ninternal_listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n\
-         database = {database:?}\ncredential = \"{CREDENTIAL}\"\n{settings}\n{events}"
+         create_database = true\ndatabase = {database:?}\ncredential = \"{CREDENTIAL}\"\n{settings}\n{events}"
     );
     let config = Config::read(&Source::from_text("test", &text, ENVIRONMENT_PREFIX, BTreeMap::new())).unwrap();
     // Each test has its own file, also with PostgreSQL.

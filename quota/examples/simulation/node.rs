@@ -220,7 +220,7 @@ impl SimNode {
         self.fates.push(match self.share {
             Some(share) => {
                 let store = self.store_clock.now(clock);
-                let time = store.map_or(DegradedClock::Own(UnixMillis(wall + self.wall_off)), DegradedClock::Heard);
+                let time = store.map_or(DegradedClock::Own(UnixMillis(wall + self.wall_off)), DegradedClock::Received);
                 Fate::Degraded(self.bucket.spend_degraded(clock, time, DegradedPolicy::Share(share)), store.is_none())
             }
             None => Fate::Unavailable,

@@ -114,6 +114,18 @@ impl RedisStore {
         self.call_at(link, command, false).await
     }
 
+    /// Calls the server of a key, or the one to which the key has been moved ahead of its slot.
+    async fn call_of(&self, key: &str, command: &Cmd) -> Result<Value, StoreOutage> {
+        let link = self.servers.of(key)?;
+        match self.call(&link, command).await {
+            Err(StoreOutage::Moving(address)) => {
+                let link = self.servers.at(&address, &link).await?;
+                self.call_at(&link, command, true).await
+            }
+            answer => answer,
+        }
+    }
+
     /// Calls a server, with `asking` about a key that is being moved to it.
     async fn call_at(&self, link: &Link, command: &Cmd, asking: bool) -> Result<Value, StoreOutage> {
         let began = Instant::now();
@@ -140,8 +152,9 @@ impl RedisStore {
             }
             // A server that is busy or full does answer: a new connection would not help.
             "busy" | "out_of_memory" | "disk" | "other" => {}
-            // A slot of a Cluster is being moved, key by key: the topology is the same until the last.
-            "moved" if matches!(outcome, Err(StoreOutage::Moving(_) | StoreOutage::Part)) => {}
+            // A slot of a Cluster is being moved, key by key: the topology is the same until the last. Its old server
+            // knows when that is.
+            "moved" if asking || matches!(outcome, Err(StoreOutage::Moving(_) | StoreOutage::Part)) => {}
             "timeout" => {
                 if link.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= TIMEOUTS_MAX {
                     link.timeouts.store(0, Ordering::Relaxed);
@@ -155,6 +168,8 @@ impl RedisStore {
             Err(StoreOutage::TimedOut | StoreOutage::Unreachable(_)) if self.servers.are_several() => {
                 Err(StoreOutage::Part)
             }
+            // The new server does not know of the move.
+            Err(_) if asking && result == "moved" => Err(StoreOutage::Part),
             other => other,
         }
     }
@@ -180,12 +195,16 @@ impl RedisStore {
         }
     }
 
-    /// Executes a statement on a server.
+    /// Executes a statement on a server. With `asking`, the server may own no slot yet, and then no key that remembers
+    /// its memory: its run does instead, for all nodes alike.
     async fn state(&self, link: &Link, key: &str, statement: &Statement, asking: bool) -> Result<Value, StoreOutage> {
-        let salt = self.salt();
+        let memory = if asking {
+            [String::new(), link.run_incarnation().to_string(), link.started.0.to_string()]
+        } else {
+            [link.memory_key.clone(), link.run_id.clone(), self.salt()]
+        };
         let arguments = protocol::arguments(statement);
-        let mut all: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        all.extend([link.memory_key.as_str(), link.run_id.as_str(), salt.as_str()]);
+        let all: Vec<&str> = arguments.iter().chain(&memory).map(String::as_str).collect();
         self.run(link, &link.statement, key, &all, asking).await
     }
 
@@ -251,13 +270,13 @@ fn explain(error: &redis::RedisError) -> (&'static str, Result<Value, StoreOutag
 impl Store for RedisStore {
     async fn execute(&self, bucket: &ProjectUid, statement: Statement) -> Result<Reply, StoreOutage> {
         let key = bucket_key(bucket);
-        let mut link = self.servers.of(&key)?;
-        let answer = match self.state(&link, &key, &statement, false).await {
+        let link = self.servers.of(&key)?;
+        let (answer, owner) = match self.state(&link, &key, &statement, false).await {
             Err(StoreOutage::Moving(address)) => {
-                link = self.servers.at(&address)?;
-                self.state(&link, &key, &statement, true).await?
+                let receiver = self.servers.at(&address, &link).await?;
+                (self.state(&receiver, &key, &statement, true).await?, None)
             }
-            answer => answer?,
+            answer => (answer?, Some(link)),
         };
         let mut reply = protocol::reply(&answer)?;
         match reply {
@@ -266,7 +285,11 @@ impl Store for RedisStore {
             Reply::Executed(_) | Reply::Stale | Reply::Evicted => {}
         }
         if let Reply::Executed(executed) = &mut reply {
-            executed.incarnation = self.servers.record_incarnation(&link, executed.incarnation.0);
+            executed.incarnation = match owner {
+                Some(owner) => self.servers.record_incarnation(&owner, executed.incarnation.0),
+                // It is about a slot that is being moved, not about all data of the server.
+                None => self.servers.incarnation(),
+            };
         }
         Ok(reply)
     }
@@ -286,11 +309,10 @@ impl Store for RedisStore {
                     futures_util::join!(self.run(link, &link.heartbeat, &key, &arguments, false), async {
                         probes_full && self.is_full(link).await
                     });
-                let [incarnation, now, nodes, turn] = protocol::integers::<4>(&answer?)?;
+                let [incarnation, now, nodes, index] = protocol::integers::<4>(&answer?)?;
                 self.servers.record_incarnation(link, u64::try_from(incarnation).unwrap_or(0));
-                let fleet = NonZeroU32::new(u32::try_from(nodes).unwrap_or(0));
-                let turn = u32::try_from(turn).unwrap_or(0);
-                Ok::<_, StoreOutage>((UnixMillis(now), fleet.map(|nodes| Fleet { nodes, turn }), full))
+                let [size, index] = [nodes, index].map(|number| u32::try_from(number).unwrap_or(0));
+                Ok::<_, StoreOutage>((UnixMillis(now), NonZeroU32::new(size).map(|nodes| Fleet { nodes, index }), full))
             }
         });
         let answers = join_all(heartbeats).await;
@@ -310,41 +332,28 @@ impl Store for RedisStore {
         record_of.arg(&key);
         let time = redis::cmd("TIME");
         // Concurrent: one round trip, like any other call.
-        let (fields, now) = futures_util::join!(self.call(&link, &record_of), self.call(&link, &time));
-        let (fields, now) = match fields {
-            Err(StoreOutage::Moving(address)) => {
-                let server = self.servers.at(&address)?;
-                (self.call_at(&server, &record_of, true).await?, now?)
-            }
-            fields => (fields?, now?),
-        };
-        protocol::view(&fields, &now)
+        let (fields, now) = futures_util::join!(self.call_of(&key, &record_of), self.call(&link, &time));
+        protocol::view(&fields?, &now?)
     }
 
     async fn notify(&self, notification: &Notification) -> Result<(), StoreOutage> {
         let mut outcome = Ok(());
         for (key, command) in notifications::commands(&self.process, notification)? {
             // A server without memory to store it can still forward it.
-            let said = match self.servers.of(&key) {
-                Ok(link) => self.call(&link, &command).await.map(drop),
-                Err(outage) => Err(outage),
-            };
-            outcome = outcome.and(said);
+            outcome = outcome.and(self.call_of(&key, &command).await.map(drop));
         }
         outcome
     }
 
     async fn stored_notifications(&self, cursor: u64) -> Result<(Vec<StoredNotification>, u64), StoreOutage> {
-        let link = self.servers.of(notifications::BANS_KEY)?;
         let mut command = redis::cmd("HSCAN");
         command.arg(notifications::BANS_KEY).arg(cursor).arg("COUNT").arg(STORED_AT_ONCE);
-        notifications::part(&self.call(&link, &command).await?)
+        notifications::part(&self.call_of(notifications::BANS_KEY, &command).await?)
     }
 
     async fn forget_notifications(&self, over: &[StoredNotification]) -> Result<(), StoreOutage> {
-        let link = self.servers.of(notifications::BANS_KEY)?;
         for some in over.chunks(FORGOTTEN_AT_ONCE) {
-            self.call(&link, &notifications::forget(some)).await?;
+            self.call_of(notifications::BANS_KEY, &notifications::forget(some)).await?;
         }
         Ok(())
     }

@@ -97,7 +97,7 @@ impl Store for FaultyStore {
     async fn heartbeat(&self, _count: bool) -> Result<HeartbeatReply, StoreOutage> {
         self.behave().await?;
         let incarnation = Incarnation(self.incarnation.load(Ordering::SeqCst));
-        let fleet = Some(Fleet { nodes: self.nodes, turn: 0 });
+        let fleet = Some(Fleet { nodes: self.nodes, index: 0 });
         Ok(HeartbeatReply { incarnation, now: self.now(), fleet, full: None })
     }
 

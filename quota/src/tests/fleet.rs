@@ -23,7 +23,7 @@ impl Store for Shared {
     }
 
     async fn heartbeat(&self, count: bool) -> Result<HeartbeatReply, StoreOutage> {
-        let fleet = Some(store::Fleet { nodes: NonZeroU32::new(3).unwrap(), turn: 0 });
+        let fleet = Some(store::Fleet { nodes: NonZeroU32::new(3).unwrap(), index: 0 });
         Ok(HeartbeatReply { fleet, ..self.store.heartbeat(count).await? })
     }
 
@@ -131,7 +131,7 @@ async fn other_gateways_of_the_control_plane_do_not_share_an_embedded_store() {
     let clock = TestClock::new();
     let store = Arc::new(MemoryStore::new(clock.clone(), BUCKETS_MAX));
     let quota = Quota::new(store, QuotaSettings::new(1), clock);
-    quota.announce_fleet(store::Fleet { nodes: NonZeroU32::new(3).unwrap(), turn: 1 });
+    quota.announce_fleet(store::Fleet { nodes: NonZeroU32::new(3).unwrap(), index: 1 });
     assert_eq!((quota.mode(), quota.fleet()), (Mode::Exact, Some(store::Fleet::SINGLE)));
 }
 

@@ -189,6 +189,7 @@ impl Fleet {
             Store::Server => ["postgres", "STORE_URL"],
         };
         let kind = ("STORE_KIND", kind.to_owned());
+        let created = ("CREATE_DATABASE", "true".to_owned());
         let kept = |name: &str| match self.store {
             Store::Files => (kept, file(&format!("{name}/{name}.sqlite"))),
             Store::Server => (kept, self.database_url(name)),
@@ -202,6 +203,7 @@ impl Fleet {
                 &[
                     ("CREDENTIAL_FILE", file("secrets/services/orders-service.key")),
                     ("IDENTITY_TRUST_FILE", file("orders-trust.json")),
+                    created,
                     kind,
                     kept("orders"),
                     ("LISTEN", at(ports.orders_http)),
@@ -219,6 +221,7 @@ impl Fleet {
                     ("REVOCATIONS_FILE", file("revoked-credentials.jsonl")),
                     ("SERVICES_DIRECTORY", file("secrets/services")),
                     sealing,
+                    created,
                     kind,
                     kept("domains"),
                     ("PLATFORM_DOMAIN", "tollhouse.localhost".to_owned()),

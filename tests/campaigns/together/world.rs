@@ -134,8 +134,8 @@ impl World {
     pub(crate) fn begin(&mut self, what: &Possible) {
         let process = process(what.part);
         match (what.part, what.how) {
-            (Part::StoreLink(number), how) => bend(&self.store_links[number], how),
-            (Part::ControlLink(number), how) => bend(&self.control_links[number], how),
+            (Part::StoreLink(number), how) => disturb(&self.store_links[number], how),
+            (Part::ControlLink(number), how) => disturb(&self.control_links[number], how),
             (Part::Clock(_) | Part::StoreClock, How::Step(by)) => self.step(process, by),
             (Part::Database, How::Stop) => self.fleet.signal_server("-STOP").unwrap(),
             (Part::Database, How::Kill) => self.fleet.stop_server().unwrap(),
@@ -157,8 +157,8 @@ impl World {
     pub(crate) async fn end(&mut self, what: &Possible) -> Result<(), Broken> {
         let process = process(what.part);
         match (what.part, what.how) {
-            (Part::StoreLink(number), _) => mend(&self.store_links[number]),
-            (Part::ControlLink(number), _) => mend(&self.control_links[number]),
+            (Part::StoreLink(number), _) => restore(&self.store_links[number]),
+            (Part::ControlLink(number), _) => restore(&self.control_links[number]),
             (Part::Clock(_) | Part::StoreClock, _) => self.step(process, 0),
             (Part::Store, How::Wipe) => {}
             (Part::Database, How::Stop) => self.fleet.signal_server("-CONT").unwrap(),
@@ -258,7 +258,7 @@ fn process(part: Part) -> &'static str {
     }
 }
 
-fn bend(link: &FaultProxy, how: How) {
+fn disturb(link: &FaultProxy, how: How) {
     match how {
         How::Delay(by) => link.delay(Duration::from_millis(by)),
         How::Cut => link.cut(true),
@@ -266,7 +266,7 @@ fn bend(link: &FaultProxy, how: How) {
     }
 }
 
-fn mend(link: &FaultProxy) {
+fn restore(link: &FaultProxy) {
     link.delay(Duration::ZERO);
     link.swallow(false);
     // A connection that lost a part of its data cannot go on.

@@ -3,7 +3,6 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 use super::refused;
 use crate::deployment::Deployment;
 use crate::deployment::postgres::Server;
-use crate::world::{until, until_checked_each};
+use crate::world::until;
 
 /// The commands of docs/operator/backup.md below this heading, as they run here: `tollhouse` is the program under test,
 /// backups and files of URLs are below `directory`.
@@ -124,8 +123,7 @@ async fn a_platform_with_postgresql_is_restored_with_the_documented_commands_aft
             assert!(said.contains("--lost was not given") && said.contains(&format!("shop {id}")), "{said}");
         })
         .await;
-    let pause = Duration::from_millis(500);
-    until_checked_each(pause, "the key is good again", async || list(&deployment, &leaked).await.0 == 200).await;
+    until("the key is good again", async || list(&deployment, &leaked).await.0 == 200).await;
     assert_eq!(list(&deployment, &key).await, before, "the same answers");
     // New changes reach the gateways.
     let suspended = deployment.control(0, Method::PATCH, "/projects/shop").json(&json!({ "suspended": true }));

@@ -264,7 +264,7 @@ async fn what_goes(client: &Client, id: &ProjectId, now: bool, kept: &Value) -> 
 fn agreed(id: &ProjectId, words: &str) -> anyhow::Result<()> {
     match ask(&format!("{words}\nType the project's name to continue:"))? {
         Some(typed) if typed == id.as_str() => Ok(()),
-        Some(_) => anyhow::bail!("nothing was removed"),
+        Some(_) => anyhow::bail!("the typed name is not {id}; nothing was removed"),
         None => anyhow::bail!("{words} Nothing was removed; use --yes to continue"),
     }
 }

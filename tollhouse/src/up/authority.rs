@@ -76,7 +76,7 @@ pub(crate) async fn keep(
             tracing::error!(
                 error = format!("{error:#}"),
                 directory = %directory.path("ca").display(),
-                "cannot renew the platform's certificate; retrying every minute. Correct the file that the error names"
+                "cannot renew the platform's certificate; retrying every minute. Fix the cause given in `error`"
             );
         }
         failed = renewed.is_err();

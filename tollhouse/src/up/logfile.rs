@@ -44,7 +44,7 @@ impl LogFile {
     }
 
     /// Rotates: renames the current file and starts a new one.
-    fn turn(&mut self) -> std::io::Result<()> {
+    fn rotate(&mut self) -> std::io::Result<()> {
         let newest = finished(&self.folder)?.last().map_or(0, |(number, _)| *number);
         let rotated = self.folder.join(format!("tollhouse.{:06}.log", newest + 1));
         std::fs::rename(current(&self.folder), rotated)?;
@@ -63,7 +63,7 @@ impl LogFile {
 impl Write for LogFile {
     fn write(&mut self, lines: &[u8]) -> std::io::Result<usize> {
         if self.bytes >= self.bounds.file_bytes {
-            self.turn()?;
+            self.rotate()?;
         }
         // Writes as much as fits; the next call writes the rest to the next file.
         let room = usize::try_from(self.bounds.file_bytes - self.bytes).unwrap_or(usize::MAX);
@@ -72,7 +72,7 @@ impl Write for LogFile {
             Some(start) => match start.iter().rposition(|byte| *byte == b'\n') {
                 Some(end) => end + 1,
                 None if self.bytes > 0 => {
-                    self.turn()?;
+                    self.rotate()?;
                     return self.write(lines);
                 }
                 None => room,

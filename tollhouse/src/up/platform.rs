@@ -17,6 +17,7 @@ use contract::hostname::Hostname;
 use contract::key::Environment;
 use contract::project::UpstreamName;
 use contract::trust::ORDERS_SERVICE;
+use futures_util::future::select_all;
 use reqwest::Method;
 use toml_edit::{DocumentMut, Item, TableLike};
 
@@ -127,15 +128,21 @@ impl Platform {
             .context("the gateway did not become ready in time; see the log directory")
     }
 
+    /// Waits until a part has ended by itself, after a panic.
+    pub(super) async fn part_ends(&self) {
+        let parts = self.services.iter().chain([&self.edge]);
+        select_all(parts.map(|part| Box::pin(part.ends()))).await;
+    }
+
     /// Stops the gateway first, so that requests in progress keep their service.
     pub(super) async fn stop(self) -> anyhow::Result<()> {
         self.edge_end.begin();
-        let edge = self.edge.stopped().await;
+        let mut ended = self.edge.stopped().await;
         self.services_end.begin();
         for service in self.services {
-            service.stopped().await?;
+            ended = ended.and(service.stopped().await);
         }
-        edge
+        ended
     }
 }
 

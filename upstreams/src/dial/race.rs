@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::{DialError, DialFailure};
-use crate::{Endpoint, Endpoints};
+use crate::{DialError, DialFailure, Endpoint, Endpoints};
 
 /// How long the first address has before another one is tried too: the recommended delay of RFC 8305 section 8.
 const RACE_AFTER: Duration = Duration::from_millis(250);
@@ -86,7 +85,7 @@ mod tests {
         let configured: [HostPort; 2] = ["127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap()];
         let limits = ConnectionLimits { age: Duration::from_secs(1), requests: 1 };
         let endpoints = Endpoints::new(&configured, limits, Arc::new(Semaphore::new(1)), false);
-        let all = [endpoints.choose(None, NOW).unwrap(), endpoints.choose(None, NOW).unwrap()];
+        let all = [endpoints.choose(None, true, NOW).unwrap(), endpoints.choose(None, true, NOW).unwrap()];
         let first = all.iter().find(|endpoint| number(endpoint) == 1).unwrap();
         let raced = race(&endpoints, first, (NOW, late_is_failed), |endpoint| async move {
             let (after, works) = if number(&endpoint) == 1 { one } else { two };

@@ -255,11 +255,11 @@ impl Session {
 }
 
 /// An open connection: its handle, its engine and its PINGs.
-type Opened<S> = (SendRequest<Bytes>, Connection<MonitoredStream<S>, Bytes>, PingPong);
+type OpenSession<S> = (SendRequest<Bytes>, Connection<MonitoredStream<S>, Bytes>, PingPong);
 
 /// Opens a connection, publishes its state, and drives it to its end.
 async fn run<S: AsyncRead + AsyncWrite + Unpin>(
-    opening: impl Future<Output = Result<Opened<S>, DialError>> + Send,
+    opening: impl Future<Output = Result<OpenSession<S>, DialError>> + Send,
     monitor: Arc<ReadMonitor>,
     states: watch::Sender<State>,
     _kept: Option<OwnedSemaphorePermit>,
@@ -278,7 +278,7 @@ async fn run<S: AsyncRead + AsyncWrite + Unpin>(
 async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     monitor: Arc<ReadMonitor>,
-) -> Result<Opened<S>, DialError> {
+) -> Result<OpenSession<S>, DialError> {
     let failed = |_| match monitor.reason() {
         Some(reason) => DialError::because(DialFailure::Tls, reason),
         None => DialError::because(DialFailure::Protocol, "it does not speak HTTP/2 on this port"),
@@ -300,6 +300,11 @@ async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     }
     monitor.begins();
     Ok((sender, connection, pings))
+}
+
+/// Opens an HTTP/2 connection, exchanges a PING and closes it.
+pub(crate) async fn answer_to_ping(stream: crate::Stream) -> Result<(), DialError> {
+    handshake(stream, Arc::new(ReadMonitor::new())).await.map(drop)
 }
 
 fn options() -> h2::client::Builder {

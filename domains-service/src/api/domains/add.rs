@@ -146,8 +146,10 @@ fn unattachable(error: NameError) -> ApiError {
         ),
         NameError::PublicSuffix => Code::PublicSuffix
             .refuse("The name is a public suffix. Attach your own name below it, such as shop.co.uk below co.uk."),
-        NameError::Platform => Code::PlatformDomain
-            .refuse("The name is in the platform's own zone; a project is served at its own name there already."),
+        NameError::Platform => Code::PlatformDomain.refuse(
+            "The name belongs to the platform's own zone. A project is already served at its platform host; attach a \
+             domain of your own.",
+        ),
     };
     refusal.into()
 }

@@ -19,7 +19,7 @@ use crate::domain::{Domain, RedirectRule, RedirectTarget};
 use crate::error::{ApiResult, Code};
 use crate::publish::{self, node, target_of};
 use crate::reconcile;
-use crate::store::withdrawals::What;
+use crate::store::withdrawals::Kind;
 use crate::store::{Write, domains};
 use crate::withdrawals::{self, PendingWithdrawals};
 
@@ -34,7 +34,7 @@ const CHANGE: Operation = Operation {
         Success::new(200, "The domain as it is now, on every gateway.", schema::of::<types::Domain>).with(&["ETag"]),
         Success::new(
             202,
-            "The domain as it is now; the gateways that `withdrawal` lists may send visitors as before.",
+            "The domain as it is now; the gateways that `withdrawal` lists may still redirect visitors as before the change.",
             schema::of::<types::Domain>,
         )
         .with(&["ETag"]),
@@ -75,7 +75,7 @@ const REMOVE: Operation = Operation {
 
 const IF_MATCH: Parameter = Parameter {
     name: "If-Match",
-    place: "header",
+    location: "header",
     required: false,
     description: "`ETag` of the domain as read; a later version is not changed.",
     schema: || json!({ "type": "string" }),
@@ -167,7 +167,7 @@ async fn change(
     let after = view_of_choice(&domain);
     if before == after {
         drop(write);
-        withdrawals::repeat(&app.core, &app.gateways, (&[What::Redirect], domain.name.as_str()), &id).await?;
+        withdrawals::repeat(&app.core, &app.gateways, (&[Kind::Redirect], domain.name.as_str()), &id).await?;
     } else {
         let now = write.now();
         domain.touch(now);
@@ -178,17 +178,17 @@ async fn change(
         write.record(&id, Some(&domain.name), kind, &actor, json!({ "before": before, "after": after })).await?;
         let withdraws = write.changes_the_edge();
         if withdraws {
-            write.withdrawn(What::Redirect, domain.name.as_str(), &id).await?;
+            write.record_withdrawal(Kind::Redirect, domain.name.as_str(), &id).await?;
         }
         let revision = write.commit().await?;
         if withdraws {
-            withdrawals::confirm(&app.core, &app.gateways, revision, (&[What::Redirect], domain.name.as_str()), &id)
+            withdrawals::confirm(&app.core, &app.gateways, revision, (&[Kind::Redirect], domain.name.as_str()), &id)
                 .await?;
         }
     }
     let waits = PendingWithdrawals::of(&app.core.store, &app.gateways, &id.uid)
         .await?
-        .find(&[What::Redirect], domain.name.as_str())
+        .find(&[Kind::Redirect], domain.name.as_str())
         .is_some();
     response(&app, &project, &domain, if waits { StatusCode::ACCEPTED } else { StatusCode::OK }).await
 }
@@ -288,6 +288,6 @@ async fn remove(
     let all = std::iter::once(domain).chain(dependants).collect();
     let revision = reconcile::remove(&app.core.metrics, write, all, &project, &actor).await?;
     let acknowledged =
-        withdrawals::confirm(&app.core, &app.gateways, revision, (&[What::Name], name.as_str()), &id).await?;
+        withdrawals::confirm(&app.core, &app.gateways, revision, (&[Kind::Name], name.as_str()), &id).await?;
     Ok(removed(&acknowledged, app.core.clock.monotonic().saturating_sub(started)))
 }

@@ -82,7 +82,7 @@ pub(in crate::api) async fn repeat(
     let mut write = app.core.store.write().await?;
     let endpoint = super::find(&mut write, &actor, &project, &webhook).await?;
     if endpoint.disabled.is_some() {
-        return Code::WebhookDisabled.fail("The webhook is switched off; switch it on first.");
+        return Code::WebhookDisabled.fail(r#"The webhook is disabled. Send {"enabled": true} first."#);
     }
     let id: i64 = delivery.parse().map_err(|_| not_found())?;
     let delivery = webhooks::repeat(&mut write, &endpoint.id, id).await?.ok_or_else(not_found)?;
@@ -96,9 +96,9 @@ pub(in crate::api) async fn repeat(
 pub(in crate::api) async fn test(Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>) -> ApiResult {
     let mut write = app.core.store.write().await?;
     let endpoint = super::find(&mut write, &actor, &project, &webhook).await?;
-    let off = || ApiError::from(Code::WebhookDisabled.refuse("The webhook is switched off; switch it on first."));
+    let off = || Code::WebhookDisabled.refuse(r#"The webhook is disabled. Send {"enabled": true} first."#);
     if endpoint.disabled.is_some() {
-        return Err(off());
+        return Err(off().into());
     }
     let id = format!("msg_test_{:032x}", u128::from_be_bytes(chassis::random::bytes()?));
     let sent = webhooks::send_test(&mut write, &project, &endpoint.id, &id).await?;

@@ -4,7 +4,7 @@
 use instant_acme::{Account, AccountCredentials, Error, ExternalAccountKey, NewAccount};
 use zeroize::Zeroizing;
 
-use super::explain::is;
+use super::explain::has_kind;
 use super::{AcmeAuthority, NONCES_MAX, retry_nonce};
 use crate::issuer::IssueError;
 
@@ -50,7 +50,7 @@ impl AcmeAuthority {
 
     /// Deletes an account that the authority has lost, so that the next order creates a new one.
     pub(super) async fn forget_unknown_account(&self, error: &Error) -> Result<(), IssueError> {
-        if is(error, "accountDoesNotExist") {
+        if has_kind(error, "accountDoesNotExist") {
             self.records.forget_account(&self.settings.directory_url).await?;
             *self.account.lock().await = None;
         }

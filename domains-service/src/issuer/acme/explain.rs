@@ -18,7 +18,7 @@ fn kind(problem: &Problem) -> &str {
 }
 
 /// Whether it is a problem of this kind.
-pub(super) fn is(error: &Error, what: &str) -> bool {
+pub(super) fn has_kind(error: &Error, what: &str) -> bool {
     matches!(error, Error::Api(problem) if kind(problem) == what)
 }
 
@@ -109,14 +109,7 @@ fn address(word: &str) -> Option<IpAddr> {
 
 /// An error with its causes: those of HTTP say little by themselves.
 fn words(error: &Error) -> String {
-    let mut words = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        words.push_str(": ");
-        words.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    words
+    anyhow::Chain::new(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 #[cfg(test)]

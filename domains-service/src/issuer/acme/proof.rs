@@ -1,9 +1,9 @@
 //! Proves control of a name: every gateway answers the challenge, and the authority validates it.
 
-use contract::certificate::Challenge as Proof;
+use contract::certificate::Challenge;
 use instant_acme::{AuthorizationStatus, Error, Order, OrderStatus};
 
-use super::explain::{explain_failed_proof, is};
+use super::explain::{explain_failed_proof, has_kind};
 use super::{AcmeAuthority, NONCES_MAX, POLLING, retry_nonce};
 use crate::config::ChallengeKind;
 use crate::issuer::{IssueError, IssueRequest};
@@ -12,7 +12,8 @@ impl AcmeAuthority {
     /// Proves control of the name: publishes the challenge response, reports it to the authority, and waits for the
     /// result.
     pub(super) async fn prove(&self, order: &mut Order, request: &IssueRequest) -> Result<(), IssueError> {
-        // Fetched first: the code below needs no request for known objects, so no nonce can be refused there.
+        // Fetches the authorization with retries for a refused nonce. The code below reads it and sends no request for
+        // it.
         let fetched = retry_nonce!(fetch_authorization(order));
         fetched.map_err(|error| self.failed(&error))?;
         let missing = || IssueError::Unavailable("the order has no authorization".to_owned());
@@ -30,11 +31,12 @@ impl AcmeAuthority {
                     .collect();
                 let index = usize::try_from(request.attempt).unwrap_or(0) % kinds.len().max(1);
                 let Some(kind) = kinds.get(index) else {
-                    let words = "it offers no challenge type that we and the CAA records allow";
+                    let words =
+                        "the authority offers no challenge type that both the settings and the CAA records allow";
                     return Err(IssueError::Unavailable(words.to_owned()));
                 };
                 let Some(mut challenge) = authorization.challenge(kind.acme()) else { return Err(missing()) };
-                let proof = Proof {
+                let proof = Challenge {
                     hostname: request.hostname.clone(),
                     token: challenge.token.clone(),
                     key_authorization: challenge.key_authorization().as_str().to_owned(),

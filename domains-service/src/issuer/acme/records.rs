@@ -12,7 +12,7 @@ use contract::time::UnixMillis;
 use zeroize::Zeroizing;
 
 use crate::issuer::IssueError;
-use crate::limits::{Demand, QueueKind, QueuePlace};
+use crate::limits::{Demand, QueueKind, QueuePosition};
 use crate::nodes::Nodes;
 use crate::publish;
 use crate::store::acme::OrderRecord;
@@ -75,7 +75,7 @@ impl AcmeRecords {
     /// Takes the demands from the limits if it is the name's turn; otherwise the name waits in a queue for them.
     pub(super) async fn admit(&self, of: Applicant<'_>, demands: &[Demand]) -> Result<(), IssueError> {
         let queued =
-            |(kind, QueuePlace { number, .. }): (QueueKind, _)| IssueError::Queued { number, is_own: kind.is_own() };
+            |(kind, QueuePosition { number, .. }): (QueueKind, _)| IssueError::Queued { number, is_own: kind.is_own() };
         self.store.admit(of, demands).await?.map_err(queued)
     }
 

@@ -94,8 +94,8 @@ impl Counters {
         Revision(self.replaced_below.unsigned_abs())
     }
 
-    /// Stores the counters as used, within a transaction that holds the writers' lock. Returns whether rows were set
-    /// aside that may hold changes which no other row holds: then every follower needs a snapshot.
+    /// Stores the counters as used, within a transaction that holds the writers' lock. Returns whether rows were
+    /// quarantined that may hold changes which no other row holds: then every follower needs a snapshot.
     pub(in crate::store) async fn repair(&self, connection: &mut Connection) -> Result<bool> {
         query("UPDATE revision_counter SET current = $1, oldest = $2 WHERE id = 1")
             .bind((self.newest, self.oldest))
@@ -108,7 +108,7 @@ impl Counters {
         if self.replaced_below == 0 {
             query("DELETE FROM settings WHERE name = $1").bind(REPLACED_BELOW).execute(&mut *connection).await?;
         }
-        // A row of the same number may have been set aside before.
+        // A row of the same number may have been quarantined before.
         query(
             "DELETE FROM changes WHERE revision < 0
              AND revision IN (SELECT -revision FROM changes WHERE revision > $1 AND revision <= $2)",

@@ -7,7 +7,7 @@ use contract::feed::{Change, EntityName, Position, Revision};
 use super::super::log::Next;
 use super::super::log::claim::Claim;
 use super::super::log::counters::{COUNTER_MAX, REVISION_MAX};
-use super::super::withdrawals::What;
+use super::super::withdrawals::Kind;
 use super::super::{Store, kept, numbers};
 use super::both;
 use super::history::{change, is_refused, next, with_another_mark};
@@ -108,7 +108,7 @@ async fn a_counter_that_can_be_true_is_counted_on_from() {
 async fn withdraw(store: &Store, number: u64) -> Revision {
     let mut write = store.write().await.unwrap();
     write.remove(EntityName::Site(format!("{number}.example").parse().unwrap())).await.unwrap();
-    write.withdrawn(What::Name, "0.example", &"demo".parse().unwrap()).await.unwrap();
+    write.record_withdrawal(Kind::Name, "0.example", &"demo".parse().unwrap()).await.unwrap();
     write.commit().await.unwrap()
 }
 
@@ -142,7 +142,7 @@ async fn a_withdrawal_waits_for_a_gateway_that_never_got_it_with_any_damaged_cou
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_withdrawal_whose_change_was_set_aside_waits_for_a_snapshot() {
+async fn a_withdrawal_whose_change_was_quarantined_waits_for_a_snapshot() {
     for (store, _directory) in both().await {
         let served = change(&store, 0).await;
         let withdrawn = withdraw(&store, 0).await;
@@ -168,7 +168,7 @@ async fn a_withdrawal_whose_change_was_set_aside_waits_for_a_snapshot() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_that_were_set_aside_are_sent_in_a_snapshot() {
+async fn changes_that_were_quarantined_are_sent_in_a_snapshot() {
     for (store, _directory) in both().await {
         let known = change(&store, 0).await;
         change(&store, 1).await;
@@ -240,7 +240,7 @@ async fn limits_above_the_newest_revision_are_not_used() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_newest_row_with_another_number_is_set_aside() {
+async fn the_newest_row_with_another_number_is_quarantined() {
     for number in [i64::MAX, 1_000_000_000, -5] {
         for (store, _directory) in both().await {
             change(&store, 0).await;
@@ -290,7 +290,7 @@ async fn a_withdrawal_with_an_impossible_revision_waits_for_a_snapshot() {
     for (store, _directory) in both().await {
         let newest = change(&store, 0).await;
         let mut write = store.write().await.unwrap();
-        write.withdrawn(What::Key, "key", &"demo".parse().unwrap()).await.unwrap();
+        write.record_withdrawal(Kind::Key, "key", &"demo".parse().unwrap()).await.unwrap();
         write.commit().await.unwrap();
         damage(&store, "UPDATE withdrawals SET revision = $1", i64::MAX).await;
         for _ in 0..2 {
@@ -346,7 +346,7 @@ async fn a_counter_that_is_not_a_number_is_repaired_from_the_log() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_newest_row_with_the_same_wrong_number_twice_is_set_aside_twice() {
+async fn the_newest_row_with_the_same_wrong_number_twice_is_quarantined_twice() {
     for (store, _directory) in both().await {
         for round in 0..3 {
             let newest = change(&store, round).await;

@@ -113,7 +113,7 @@ async fn a_row_with_a_future_number_stops_neither_followers_nor_changes() {
             let found = next(&store, before).await;
             if number == 2 {
                 // The first transaction sets the row aside. Followers may lack its change.
-                assert!(matches!(found, Next::Snapshot), "the change of the row that was set aside");
+                assert!(matches!(found, Next::Snapshot), "the change of the row that was quarantined");
                 continue;
             }
             let Next::Changes(changes) = found else { panic!("{number}: a snapshot") };

@@ -17,7 +17,7 @@ const DAMAGES: [&str; 13] = [
     "UPDATE revision_counter SET oldest = 9223372036854775807",
     "INSERT INTO settings (name, value) VALUES ('replaced_below', '9223372036854775807')
      ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-    // While a row is set aside, the lost row is unknown and gateways are refused, so this comes first.
+    // While a row is quarantined, the lost row is unknown and gateways are refused, so this comes first.
     "DELETE FROM changes WHERE revision = (SELECT current FROM revision_counter)",
     "UPDATE changes SET revision = 9223372036854775807 WHERE revision = (SELECT current FROM revision_counter)",
     "UPDATE changes SET revision = revision + 1000000000 WHERE revision = (SELECT current FROM revision_counter)",

@@ -7,12 +7,8 @@ use chassis::clock::Clock as _;
 use contract::feed::Frame;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
-use tokio::time::MissedTickBehavior;
 
 use super::{GATEWAY, Platform, eventually};
-
-/// How long a gateway that has applied nothing new and whose test has not moved the clock waits for its next report.
-const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A task that ends with the one that has this.
 struct AbortOnDrop(JoinHandle<()>);
@@ -44,7 +40,6 @@ impl Platform {
         let task = tokio::spawn(async move {
             let _reader = AbortOnDrop(reader);
             let (mut changed, mut pause) = (applied.subscribe(), tokio::time::interval(Duration::from_millis(20)));
-            pause.set_missed_tick_behavior(MissedTickBehavior::Delay);
             let (mut said, mut reported) = (None, Instant::now());
             loop {
                 tokio::select! {
@@ -54,7 +49,7 @@ impl Platform {
                 let Some((applied, mark)) = *changed.borrow_and_update() else { continue };
                 // A gateway reports each second of its own time, and the test moves the service's.
                 let says = Some((applied, clock.now()));
-                if says == said && reported.elapsed() < REPORT_INTERVAL {
+                if says == said && reported.elapsed() < Duration::from_millis(500) {
                     continue;
                 }
                 let body = json!({ "node": node, "applied": applied, "mark": mark, "version": "1" });

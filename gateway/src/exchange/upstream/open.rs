@@ -146,7 +146,7 @@ fn unopened(endpoint: &Endpoint, failure: Failure, error: DialError) -> Failed {
         endpoint.record_failure(&error);
     }
     let connect_error = Error::explain(error.kind.error_type(), "connecting to the upstream").into_up();
-    Failed { failure, error: connect_error, reason: error.reason, sent_at: None }
+    Failed { failure, error: connect_error, late: false, reason: error.reason, sent_at: None }
 }
 
 #[cfg(test)]

@@ -222,15 +222,15 @@ impl ControlPlane {
     }
 
     /// The projects whose usage the gateway has reported.
-    pub(crate) fn told_of_usage(&self) -> BTreeSet<String> {
+    pub(crate) fn reported_usage(&self) -> BTreeSet<String> {
         let book = self.book.lock();
         let projects = book.usage_reports.iter().flat_map(|report| &report.projects);
         projects.map(|usage| usage.project.to_string()).collect()
     }
 
     /// Waits until the gateway has reported this of its keys.
-    pub(crate) async fn told_of_keys(&self, what: &str, is_told: impl Fn(&KeyReport) -> bool) -> KeyReport {
-        eventually(what, async || self.book.lock().key_reports.iter().find(|report| is_told(report)).cloned()).await
+    pub(crate) async fn reported_keys(&self, what: &str, is_reported: impl Fn(&KeyReport) -> bool) -> KeyReport {
+        eventually(what, async || self.book.lock().key_reports.iter().find(|report| is_reported(report)).cloned()).await
     }
 
     /// Where its database is.

@@ -80,7 +80,11 @@ pub(crate) struct Upstream {
 
 impl Upstream {
     pub(crate) async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::over(TcpListener::bind("127.0.0.1:0").await.unwrap())
+    }
+
+    /// The same on this listener.
+    pub(crate) fn over(listener: TcpListener) -> Self {
         let address = listener.local_addr().unwrap();
         let book = Arc::new(Mutex::new(Book::default()));
         let shared = book.clone();

@@ -32,7 +32,7 @@ pub(in super::super) const OPERATION: Operation = Operation {
     scope: Some(Scope::OrdersWrite),
     parameters: &[Parameter {
         name: "Idempotency-Key",
-        place: "header",
+        location: "header",
         required: false,
         description: "A key of your choice for this creation. A repeated request with the same key and order within 24 \
                       hours returns the first response and creates nothing.",
@@ -53,7 +53,7 @@ pub(in super::super) const OPERATION: Operation = Operation {
         Code::UnsupportedMediaType,
         Code::IdempotencyKeyReused,
     ],
-    marks: BETA,
+    extensions: BETA,
     ..Operation::internal("createOrder", Method::Post, "/v2/store/orders", |post| on(post, create_order))
 };
 

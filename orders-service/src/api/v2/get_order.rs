@@ -26,7 +26,7 @@ pub(in super::super) const GET: Operation = Operation {
     scope: Some(Scope::OrdersRead),
     answers: &[Success::new(200, "The order.", schema::of::<OrderLine>).with(&["X-API-Stability"])],
     errors: &[Code::OrderNotFound],
-    marks: BETA,
+    extensions: BETA,
     ..Operation::internal("getOrder", Method::Get, "/v2/store/orders/{orderId}", |get| on(get, get_order))
 };
 
@@ -35,7 +35,7 @@ pub(in super::super) const CANCEL: Operation = Operation {
     path: GET.path,
     description: "Only a pending order can be cancelled.",
     answers: &[Success::empty(204, "The order was cancelled.").with(&["X-API-Stability"])],
-    marks: BETA,
+    extensions: BETA,
     ..cancel_order::OPERATION
 };
 

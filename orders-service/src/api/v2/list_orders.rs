@@ -40,7 +40,7 @@ pub(in super::super) const OPERATION: Operation = Operation {
         NOT_MODIFIED,
     ],
     errors: &[Code::InvalidParameter, Code::InvalidCursor],
-    marks: BETA,
+    extensions: BETA,
     ..Operation::internal("listOrdersV2", Method::Get, "/v2/store/orders", |get| on(get, list_orders))
 };
 

@@ -35,19 +35,19 @@ pub enum DegradedPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     nodes: NonZeroU32,
-    turn: u32,
+    index: u32,
 }
 
 impl Share {
-    /// The share of the node with `turn` nodes before it, out of `nodes`.
-    pub fn new(nodes: NonZeroU32, turn: u32) -> Self {
-        Self { nodes, turn: turn % nodes }
+    /// The share of the node with `index` nodes before it, out of `nodes`.
+    pub fn new(nodes: NonZeroU32, index: u32) -> Self {
+        Self { nodes, index: index % nodes }
     }
 
     /// The share of these units in the window of this number.
     pub(super) fn of(self, units: u32, window: i64) -> u32 {
         let nodes = i64::from(self.nodes.get());
-        let turn = (window.rem_euclid(nodes) + i64::from(self.turn)) % nodes;
+        let turn = (window.rem_euclid(nodes) + i64::from(self.index)) % nodes;
         units / self.nodes + u32::from(turn < i64::from(units % self.nodes))
     }
 }
@@ -56,7 +56,7 @@ impl Share {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DegradedClock {
     /// The store's clock, as this node last received it.
-    Heard(UnixMillis),
+    Received(UnixMillis),
     /// This machine's clock: the store was never reached.
     Own(UnixMillis),
 }
@@ -101,7 +101,7 @@ impl NodeBucket {
     pub fn spend_degraded(&mut self, now: Duration, clock: DegradedClock, how: DegradedPolicy) -> DegradedStep {
         let limits = self.limits;
         let mirror = self.mirror.get_or_insert_with(|| match clock {
-            DegradedClock::Heard(clock) => Mirror::unnamed(clock, now, false),
+            DegradedClock::Received(clock) => Mirror::unnamed(clock, now, false),
             DegradedClock::Own(clock) => Mirror::unnamed(clock, now, true),
         });
         let clock = mirror.clock(now);
@@ -146,7 +146,7 @@ impl Mirror {
     /// Moves what was spent in windows that this node entered by itself to those that the store names, unless the store
     /// knows them. Units of a minute or day that had ended by then are dropped; if that is uncertain, they are kept.
     /// Returns whether anything was moved.
-    pub(super) fn adopt_windows(&mut self, executed: &Executed, now: Duration) -> bool {
+    pub(super) fn apply_windows(&mut self, executed: &Executed, now: Duration) -> bool {
         let Some(unnamed) = self.unnamed.take() else { return false };
         if !unnamed.by_own_clock && self.minute <= executed.minute {
             return false;

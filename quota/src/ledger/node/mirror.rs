@@ -152,7 +152,7 @@ impl Mirror {
         now: Duration,
     ) -> bool {
         self.keep_rest();
-        let moved = self.adopt_windows(executed, now);
+        let moved = self.apply_windows(executed, now);
         self.enter(executed.minute);
         self.named = executed.minute;
         self.due = granted.min(need);

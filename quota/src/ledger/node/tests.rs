@@ -233,7 +233,7 @@ fn a_degraded_node_spends_its_share_and_claims_it_afterwards() {
     for _minute in 0..2 {
         for _ in 0..100 {
             assert_eq!(pair.spend(), Step::Ask);
-            let clock = DegradedClock::Heard(Pair::around(pair.now).now);
+            let clock = DegradedClock::Received(Pair::around(pair.now).now);
             let step = pair.node.spend_degraded(pair.now, clock, three);
             admitted += u32::from(matches!(step, DegradedStep::Admit(_)));
         }
@@ -253,7 +253,7 @@ fn without_the_store_a_day_known_to_be_spent_is_refused() {
     }
     pair.pass(60 * SECOND);
     assert_eq!(pair.spend(), Step::Ask);
-    let clock = DegradedClock::Heard(START);
+    let clock = DegradedClock::Received(START);
     let step = pair.node.spend_degraded(pair.now, clock, DegradedPolicy::Share(Share::new(NonZeroU32::MIN, 0)));
     assert!(matches!(step, DegradedStep::Refuse(_, Window::Day)), "{step:?}");
     let step = pair.node.spend_degraded(pair.now, clock, DegradedPolicy::Everything);
@@ -265,7 +265,7 @@ fn the_shares_of_all_nodes_add_up_to_the_limit() {
     for nodes in (1..8).filter_map(NonZeroU32::new) {
         for limit in 0..100 {
             for window in [-1, 0, 28_333_333, i64::MAX] {
-                let shares = (7..7 + nodes.get()).map(|turn| Share::new(nodes, turn).of(limit, window));
+                let shares = (7..7 + nodes.get()).map(|index| Share::new(nodes, index).of(limit, window));
                 assert_eq!(shares.sum::<u32>(), limit, "{nodes} nodes, window {window}");
             }
         }
@@ -302,7 +302,7 @@ fn units_of_a_minute_ahead_of_the_store_are_charged_to_the_stores_minute() {
         // The node's copy of the store's time is ahead of the store's clock.
         let fast = pair.now + Duration::from_secs(ahead);
         for _ in 0..5 {
-            let clock = DegradedClock::Heard(Pair::around(fast).now);
+            let clock = DegradedClock::Received(Pair::around(fast).now);
             assert!(matches!(pair.node.spend_degraded(fast, clock, all), DegradedStep::Admit(_)));
         }
         let minute = Window::Minute.index(START);

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use super::servers::Servers;
 use crate::ban::Notification;
 use crate::store::{Received, StoreOutage, StoredNotification};
-use chassis::names::LOOK_UP_MAX;
+use chassis::names::LOOKUP_TIMEOUT;
 
 /// The channel. In a Cluster every server passes messages on to all others.
 const CHANNEL: &str = "tollhouse:notifications";
@@ -109,7 +109,7 @@ async fn receive(servers: &Servers, process: &str, sender: &mpsc::Sender<Receive
     // Any reachable server: in a Cluster all forward messages.
     let link = servers.all().ok()?.into_iter().next()?;
     let connecting = link.client.get_async_pubsub();
-    let mut subscription = tokio::time::timeout(LOOK_UP_MAX + ANSWER_MAX, connecting).await.ok()?.ok()?;
+    let mut subscription = tokio::time::timeout(LOOKUP_TIMEOUT + ANSWER_MAX, connecting).await.ok()?.ok()?;
     tokio::time::timeout(ANSWER_MAX, subscription.subscribe(CHANNEL)).await.ok()?.ok()?;
     sender.send(Received::Connected).await.ok()?;
     let (mut sink, mut messages) = subscription.split();

@@ -6,6 +6,7 @@
 //! flooding it. If servers of a Cluster are missing, the others serve their buckets.
 
 mod connect;
+mod receivers;
 mod slots;
 
 use std::collections::BTreeMap;
@@ -16,11 +17,13 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use chassis::shutdown::Shutdown;
 use chassis::supervise::Supervisor;
+use contract::time::UnixMillis;
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use tokio::sync::{Notify, watch};
 
-use super::settings::{RedisMode, RedisSettings};
+use self::receivers::Receivers;
+use super::settings::{RedisAddress, RedisMode, RedisSettings};
 use crate::ledger::Incarnation;
 use crate::store::StoreOutage;
 
@@ -29,7 +32,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// The longest pause. Nodes find a returning server within this time of each other, plus a heartbeat: less than the
 /// time in which new data only learns (statement.lua).
 const PAUSE_MAX: Duration = Duration::from_millis(100);
-/// How often missing servers of a Cluster are tried.
+/// How often missing servers of a Cluster are tried, at most.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
 /// How often the task checks whether the store still exists.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -45,12 +48,13 @@ pub(super) struct Script {
 
 /// A connection to one master.
 pub(super) struct Link {
-    /// `host:port`.
-    name: String,
+    address: RedisAddress,
     connection: MultiplexedConnection,
     /// Changes whenever the server starts.
     pub(super) run_id: String,
-    /// Keeps [`Link::local_key`]s on this server; empty for a single server.
+    /// When the server started, or up to a second later.
+    pub(super) started: UnixMillis,
+    /// Keeps [`Link::local_key`]s on this server; empty for a single server, and for one without slots.
     tag: String,
     pub(super) memory_key: String,
     pub(super) statement: Script,
@@ -72,6 +76,13 @@ impl Link {
     pub(super) fn local_key(&self, name: &str) -> String {
         local_key(name, &self.tag)
     }
+
+    /// The incarnation of the data in a slot that is being moved to this server. The server may own no slot for a key
+    /// that remembers more than its run.
+    pub(super) fn run_incarnation(&self) -> u64 {
+        // 48 bits: a number that scripts represent exactly.
+        self.run_id.get(..12).and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or(0)
+    }
 }
 
 fn local_key(name: &str, tag: &str) -> String {
@@ -85,6 +96,8 @@ struct Topology {
     links: Vec<Option<Arc<Link>>>,
     /// For a Cluster: the last slot of each range, and its server.
     slots: Option<BTreeMap<u16, usize>>,
+    /// Servers that own no slots yet.
+    receivers: Receivers,
 }
 
 impl Topology {
@@ -98,7 +111,7 @@ pub(super) struct Servers {
     settings: RedisSettings,
     topology: ArcSwapOption<Topology>,
     /// The last known incarnation of each server's data; only servers of the current topology.
-    incarnations: Mutex<BTreeMap<String, u64>>,
+    incarnations: Mutex<BTreeMap<RedisAddress, u64>>,
     doubted: Notify,
     /// The number of the last topology.
     rounds: AtomicU64,
@@ -135,10 +148,18 @@ impl Servers {
         shard.cloned().flatten().ok_or(StoreOutage::Part)
     }
 
-    /// The server at this address, `host:port`, to which a key is being moved. One without slots of its own is not
-    /// known yet.
-    pub(super) fn at(&self, address: &str) -> Result<Arc<Link>, StoreOutage> {
-        self.all()?.into_iter().find(|link| link.name == address).ok_or(StoreOutage::Part)
+    /// The server at this address, `host:port`, to which `from` redirected a call about a key that is being moved. One
+    /// without slots of its own is connected now.
+    pub(super) async fn at(&self, address: &str, from: &Link) -> Result<Arc<Link>, StoreOutage> {
+        let address = from.address.redirected(address).filter(|_| self.are_several()).ok_or(StoreOutage::Part)?;
+        let topology = self.topology.load_full().ok_or(StoreOutage::Part)?;
+        if let Some(link) = topology.links.iter().flatten().find(|link| link.address == address) {
+            return Ok(link.clone());
+        }
+        let dial = topology.receivers.dial(&self.settings, &address, topology.round);
+        // Shorter than the caller's budget, because this is no outage of the whole store.
+        let dialled = tokio::time::timeout(self.settings.call_budget / 2, dial.ok_or(StoreOutage::Part)?).await;
+        dialled.ok().flatten().ok_or(StoreOutage::Part)
     }
 
     /// All reachable servers.
@@ -156,7 +177,7 @@ impl Servers {
     /// Records the incarnation of a server's data; returns the combined one.
     pub(super) fn record_incarnation(&self, link: &Link, incarnation: u64) -> Incarnation {
         let mut incarnations = self.incarnations.lock();
-        if let Some(known) = incarnations.get_mut(&link.name) {
+        if let Some(known) = incarnations.get_mut(&link.address) {
             *known = incarnation;
         }
         combined(&incarnations)
@@ -167,10 +188,13 @@ impl Servers {
         combined(&self.incarnations.lock())
     }
 
-    /// Reports a problem with this connection: everything is discovered again. Calls fail until that is done.
+    /// Reports a problem with this connection: everything is discovered again. Calls fail until that is done. A server
+    /// that only receives slots is connected again alone.
     pub(super) fn doubt(&self, link: &Link) {
         let topology = self.topology.load();
-        if topology.as_ref().is_some_and(|topology| topology.round == link.round) {
+        let Some(topology) = topology.as_ref().filter(|topology| topology.round == link.round) else { return };
+        let is_member = topology.links.iter().flatten().any(|known| std::ptr::eq(&raw const **known, link));
+        if is_member || !topology.receivers.doubt(link) {
             self.topology.store(None);
             self.doubted.notify_one();
         }
@@ -195,13 +219,13 @@ impl Servers {
 
     /// Drops servers that left the topology. A server that cannot be reached may still belong to it.
     fn keep_incarnations_of(&self, links: &[Option<Arc<Link>>]) {
-        let names: Vec<&str> = links.iter().flatten().map(|link| link.name.as_str()).collect();
+        let addresses: Vec<&RedisAddress> = links.iter().flatten().map(|link| &link.address).collect();
         let mut incarnations = self.incarnations.lock();
-        if names.len() == links.len() {
-            incarnations.retain(|name, _| names.contains(&name.as_str()));
+        if addresses.len() == links.len() {
+            incarnations.retain(|address, _| addresses.contains(&address));
         }
-        for name in names {
-            incarnations.entry(name.to_owned()).or_insert(0);
+        for address in addresses {
+            incarnations.entry(address.clone()).or_insert(0);
         }
     }
 
@@ -211,7 +235,12 @@ impl Servers {
             match connect::all(&self.settings, round).await {
                 Ok((links, slots)) => {
                     self.keep_incarnations_of(&links);
-                    self.topology.store(Some(Arc::new(Topology { round, links, slots })));
+                    self.topology.store(Some(Arc::new(Topology {
+                        round,
+                        links,
+                        slots,
+                        receivers: Receivers::default(),
+                    })));
                     self.state.send_modify(|state| *state = Ok(round));
                     return;
                 }
@@ -248,6 +277,6 @@ async fn keep_connected(servers: Weak<Servers>) {
 }
 
 /// Changes whenever one incarnation does. For a single server it is that server's.
-fn combined(incarnations: &BTreeMap<String, u64>) -> Incarnation {
+fn combined(incarnations: &BTreeMap<RedisAddress, u64>) -> Incarnation {
     Incarnation(incarnations.values().fold(0, |sum: u64, one| sum.rotate_left(7).wrapping_add(*one)))
 }

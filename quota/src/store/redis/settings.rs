@@ -20,7 +20,7 @@ contract::words! {
 
 /// One server's address: `redis://host:port`, or `rediss://` for TLS. User, password and database have their own
 /// settings, so that an address may be logged.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RedisAddress {
     /// Name or address.
     pub host: String,
@@ -52,6 +52,15 @@ impl std::str::FromStr for RedisAddress {
             return Err(InvalidRedisAddress);
         }
         Ok(Self { host: host.to_owned(), port, tls })
+    }
+}
+
+impl RedisAddress {
+    /// The server that this one names in a redirection, `host:port`. An empty host is that of this server.
+    pub(super) fn redirected(&self, to: &str) -> Option<Self> {
+        let (host, port) = to.rsplit_once(':')?;
+        let host = if host.is_empty() { &self.host } else { host };
+        Some(Self { host: host.to_owned(), port: port.parse().ok()?, tls: self.tls })
     }
 }
 
@@ -89,5 +98,10 @@ mod tests {
         {
             assert_eq!(wrong.parse::<RedisAddress>(), Err(InvalidRedisAddress), "{wrong}");
         }
+        let server = RedisAddress { host: "10.0.0.1".to_owned(), port: 6_379, tls: true };
+        assert_eq!(server.redirected("10.0.0.2:6380"), good("10.0.0.2", 6380, true).ok());
+        assert_eq!(server.redirected("::1:6380"), good("::1", 6380, true).ok());
+        assert_eq!(server.redirected(":6380"), good("10.0.0.1", 6380, true).ok());
+        assert_eq!(server.redirected("10.0.0.2"), None);
     }
 }

@@ -25,9 +25,9 @@ async fn without_the_store_a_spent_share_has_a_retry_time() {
 #[tokio::test]
 async fn without_the_store_the_nodes_take_turns_with_a_unit_that_cannot_be_divided() {
     let mut admitted = [[0; 3]; 3];
-    for (turn, minutes) in (0..).zip(&mut admitted) {
+    for (index, minutes) in (0..).zip(&mut admitted) {
         let store = FaultyStore::new(3);
-        let fleet = Fleet { nodes: store.nodes, turn };
+        let fleet = Fleet { nodes: store.nodes, index };
         let settings = QuotaSettings { fleet: Some(fleet), call_budget: SHORT, ..QuotaSettings::new(1) };
         let quota = Quota::new(store.clone(), settings, store.clock.clone());
         store.set_behaviour(Behaviour::Fails);
@@ -46,9 +46,9 @@ async fn without_the_store_the_nodes_take_turns_with_a_unit_that_cannot_be_divid
 #[tokio::test]
 async fn a_limit_smaller_than_the_fleet_is_admitted_in_full() {
     let mut admitted = 0;
-    for turn in 0..3 {
+    for index in 0..3 {
         let store = FaultyStore::new(3);
-        let fleet = Fleet { nodes: store.nodes, turn };
+        let fleet = Fleet { nodes: store.nodes, index };
         let settings = QuotaSettings { fleet: Some(fleet), call_budget: SHORT, ..QuotaSettings::new(1) };
         let quota = Quota::new(store.clone(), settings, store.clock.clone());
         store.set_behaviour(Behaviour::Fails);
@@ -66,7 +66,7 @@ async fn a_node_that_does_not_know_the_fleet_denies_until_the_control_plane_has_
     store.set_behaviour(Behaviour::Fails);
     assert_eq!(outcomes(&quota, limits(60, 1_000), 10).await, (0, 0, 10));
     assert_eq!((quota.mode(), quota.fleet()), (Mode::Deny, None));
-    quota.announce_fleet(Fleet { nodes: store.nodes, turn: 1 });
+    quota.announce_fleet(Fleet { nodes: store.nodes, index: 1 });
     assert_eq!(outcomes(&quota, limits(60, 1_000), 10).await, (0, 0, 10), "others may just be joining");
     store.clock.skip(3_000);
     assert_eq!(outcomes(&quota, limits(60, 1_000), 100).await, (20, 0, 80));

@@ -152,16 +152,16 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
         found.push(format!("gateway {name} is out of rotation"));
     } else if edge.get("unregistered") == Some(&json!("held")) {
         found.push(format!(
-            "gateway {name} was stopped in order, or its data directory was copied: it serves nothing until it reaches the control \
-             plane. Start the control plane, or see serve_before_registered in docs/operator/running.md"
+            "gateway {name} was shut down gracefully, or its data directory was copied: it serves nothing until it \
+             reaches the control plane. Start that, or see serve_before_registered in docs/operator/running.md"
         ));
     } else if edge.get("ready") == Some(&json!(false)) {
         found.push(format!("gateway {name} is not ready"));
     }
     if edge.get("unregistered") == Some(&json!("served")) {
         found.push(format!(
-            "gateway {name} serves the replica from its orderly stop or copy (feed.serve_before_registered): it still serves everything \
-             withdrawn since, and no withdrawal waits for it"
+            "gateway {name} serves the replica from its graceful shutdown or copy (feed.serve_before_registered): it \
+             still serves everything withdrawn since, and no withdrawal waits for it"
         ));
     }
     of_quota_store(edge, &name, found);
@@ -195,11 +195,13 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
     for upstream in items(edge, "/upstreams") {
         let figure = |field: &str| upstream.get(field).and_then(Value::as_u64).unwrap_or(0);
         if figure("up") < figure("endpoints") || figure("endpoints") == 0 {
+            let reason = upstream.get("failing_because").and_then(Value::as_str);
             found.push(format!(
-                "gateway {name} reaches {} of {} addresses of upstream {}",
+                "gateway {name} reaches {} of {} addresses of upstream {}{}",
                 figure("up"),
                 figure("endpoints"),
                 text(upstream, "name"),
+                reason.map_or(String::new(), |reason| format!(": {reason}")),
             ));
         }
     }

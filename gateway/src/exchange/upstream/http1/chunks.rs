@@ -15,7 +15,7 @@ const TRAILERS_BYTES_MAX: usize = 64 * 1024;
 
 /// Position of the next byte in the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum State {
     /// In a chunk size; `digits` if it has begun.
     Size { digits: bool },
     /// In the white space after a size.
@@ -45,7 +45,7 @@ enum Place {
 /// The chunked body of one response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkedBody {
-    place: Place,
+    state: State,
     /// The size being read, then the data still to come.
     left: u64,
     /// Bytes of the current size line, or of the trailers.
@@ -60,7 +60,7 @@ pub(crate) struct Malformed;
 
 impl Default for ChunkedBody {
     fn default() -> Self {
-        Self { place: Place::Size { digits: false }, left: 0, bytes: 0, unusual: false }
+        Self { state: State::Size { digits: false }, left: 0, bytes: 0, unusual: false }
     }
 }
 
@@ -73,12 +73,12 @@ impl ChunkedBody {
     pub(super) fn run(&mut self, piece: &[u8]) -> Result<(usize, usize), Malformed> {
         let began_in_trailers = self.is_in_trailers();
         for (read, byte) in piece.iter().enumerate() {
-            match self.place {
-                Place::Data => {
+            match self.state {
+                State::Data => {
                     let here = self.pass_data(piece.len() - read);
                     return Ok((read + here, here));
                 }
-                Place::Done => return Ok((read, 0)),
+                State::Done => return Ok((read, 0)),
                 _ if self.is_in_trailers() && !began_in_trailers => return Ok((read, 0)),
                 _ => self.step(*byte)?,
             }
@@ -88,12 +88,12 @@ impl ChunkedBody {
 
     /// Whether the last chunk was read, and the trailers, or the blank line in their place, come next.
     pub(super) fn is_in_trailers(&self) -> bool {
-        matches!(self.place, Place::TrailerStart | Place::Trailer | Place::TrailerLineFeed | Place::LastLineFeed)
+        matches!(self.state, State::TrailerStart | State::Trailer | State::TrailerLineFeed | State::LastLineFeed)
     }
 
     /// Whether the body is complete.
     pub(super) fn is_done(&self) -> bool {
-        self.place == Place::Done
+        self.state == State::Done
     }
 
     /// Whether the connection must not be reused.
@@ -103,7 +103,7 @@ impl ChunkedBody {
 
     /// The body is complete without the rest of the trailers.
     pub(super) fn end(&mut self) {
-        (self.place, self.unusual) = (Place::Done, true);
+        (self.state, self.unusual) = (State::Done, true);
     }
 
     /// Skips the data in a piece of `most` bytes; returns how many bytes it skipped.
@@ -112,7 +112,7 @@ impl ChunkedBody {
         let here = usize::try_from(self.left).unwrap_or(usize::MAX).min(most);
         self.left -= here as u64;
         if self.left == 0 {
-            self.place = Place::DataEnd;
+            self.state = State::DataEnd;
         }
         here
     }
@@ -126,62 +126,62 @@ impl ChunkedBody {
         if self.bytes > LINE_BYTES_MAX {
             return Err(Malformed);
         }
-        self.place = match (self.place, byte) {
-            (Place::Size { .. }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
+        self.state = match (self.state, byte) {
+            (State::Size { .. }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
                 self.left = self.left.checked_mul(16).ok_or(Malformed)?
                     | u64::from(char::from(byte).to_digit(16).ok_or(Malformed)?);
-                Place::Size { digits: true }
+                State::Size { digits: true }
             }
-            (Place::Size { digits: true } | Place::Padding, b' ' | b'\t') => {
+            (State::Size { digits: true } | State::Padding, b' ' | b'\t') => {
                 self.unusual = true;
-                Place::Padding
+                State::Padding
             }
-            (Place::Size { digits: true } | Place::Padding | Place::Extension, b'\r') => Place::SizeLineFeed,
-            (Place::Size { digits: true } | Place::Padding | Place::Extension, b'\n') => {
+            (State::Size { digits: true } | State::Padding | State::Extension, b'\r') => State::SizeLineFeed,
+            (State::Size { digits: true } | State::Padding | State::Extension, b'\n') => {
                 self.unusual = true;
                 self.line_ended()
             }
-            (Place::SizeLineFeed, b'\n') => self.line_ended(),
-            (Place::Size { digits: true } | Place::Padding, b';')
-            | (Place::Extension, b'\t' | b' '..=b'~' | 0x80..) => Place::Extension,
-            (Place::DataEnd, b'\r') => Place::DataLineFeed,
-            (Place::DataEnd, b'\n') => {
+            (State::SizeLineFeed, b'\n') => self.line_ended(),
+            (State::Size { digits: true } | State::Padding, b';')
+            | (State::Extension, b'\t' | b' '..=b'~' | 0x80..) => State::Extension,
+            (State::DataEnd, b'\r') => State::DataLineFeed,
+            (State::DataEnd, b'\n') => {
                 self.unusual = true;
                 self.chunk_ended()
             }
-            (Place::DataLineFeed, b'\n') => self.chunk_ended(),
+            (State::DataLineFeed, b'\n') => self.chunk_ended(),
             _ => return Err(Malformed),
         };
         Ok(())
     }
 
     /// A size line has ended.
-    fn line_ended(&mut self) -> Place {
+    fn line_ended(&mut self) -> State {
         self.bytes = 0;
-        if self.left == 0 { Place::TrailerStart } else { Place::Data }
+        if self.left == 0 { State::TrailerStart } else { State::Data }
     }
 
     /// The data of a chunk and its line end were read.
-    fn chunk_ended(&mut self) -> Place {
+    fn chunk_ended(&mut self) -> State {
         self.bytes = 0;
-        Place::Size { digits: false }
+        State::Size { digits: false }
     }
 
     fn step_in_trailers(&mut self, byte: u8) {
         if self.bytes > TRAILERS_BYTES_MAX {
             return self.end();
         }
-        self.place = match (self.place, byte) {
-            (Place::TrailerStart, b'\r') => Place::LastLineFeed,
-            (Place::LastLineFeed, b'\n') => Place::Done,
-            (Place::TrailerStart, b'\n') => return self.end(),
-            (Place::Trailer, b'\r') => Place::TrailerLineFeed,
-            (Place::TrailerLineFeed, b'\n') => Place::TrailerStart,
-            (Place::Trailer, b'\n') => {
+        self.state = match (self.state, byte) {
+            (State::TrailerStart, b'\r') => State::LastLineFeed,
+            (State::LastLineFeed, b'\n') => State::Done,
+            (State::TrailerStart, b'\n') => return self.end(),
+            (State::Trailer, b'\r') => State::TrailerLineFeed,
+            (State::TrailerLineFeed, b'\n') => State::TrailerStart,
+            (State::Trailer, b'\n') => {
                 self.unusual = true;
-                Place::TrailerStart
+                State::TrailerStart
             }
-            (Place::TrailerStart | Place::Trailer, _) => Place::Trailer,
+            (State::TrailerStart | State::Trailer, _) => State::Trailer,
             // A carriage return inside a line.
             _ => return self.end(),
         };

@@ -19,6 +19,7 @@ use super::{Link, SERVERS_MAX, Script, local_key};
 use crate::store::StoreOutage;
 use crate::store::redis::settings::{RedisAddress, RedisMode, RedisSettings};
 use chassis::names;
+use contract::time::UnixMillis;
 
 /// The longest time for one connection after its address is known, and for each query about the server.
 const CONNECT_MAX: Duration = Duration::from_millis(250);
@@ -42,8 +43,8 @@ pub(super) async fn all(settings: &RedisSettings, round: u64) -> Result<Connecte
     let mut last = StoreOutage::Unreachable("no address".to_owned());
     for address in &settings.addresses {
         let found = match settings.mode {
-            RedisMode::Standalone => link(settings, address, String::new(), round).await.map(alone),
-            RedisMode::Sentinel => through_sentinel(settings, address, round).await.map(alone),
+            RedisMode::Standalone => link(settings, address, String::new(), round).await.map(single_server),
+            RedisMode::Sentinel => through_sentinel(settings, address, round).await.map(single_server),
             RedisMode::Cluster => cluster(settings, address, round).await,
         };
         match found {
@@ -54,7 +55,7 @@ pub(super) async fn all(settings: &RedisSettings, round: u64) -> Result<Connecte
     Err(last)
 }
 
-fn alone(link: Arc<Link>) -> ConnectedServers {
+fn single_server(link: Arc<Link>) -> ConnectedServers {
     (vec![Some(link)], None)
 }
 
@@ -99,14 +100,7 @@ async fn cluster(settings: &RedisSettings, seed: &RedisAddress, round: u64) -> R
     let mut links = Vec::with_capacity(masters.len());
     for (shard, master) in masters.iter().enumerate() {
         let tag = tag_within(|slot| owner(slot) == Some(shard)).unwrap_or_default();
-        let link = link(settings, master, tag, round).await;
-        if let Err(outage) = &link {
-            tracing::warn!(
-                host = master.host, port = master.port, reason = %outage,
-                "cannot use a server of the quota Cluster; using the others"
-            );
-        }
-        links.push(link.ok());
+        links.push(member(settings, master, tag, round).await);
     }
     if links.iter().all(Option::is_none) {
         return Err(StoreOutage::Unreachable("no master of the Cluster answers".to_owned()));
@@ -137,6 +131,22 @@ fn ranges(answer: &Value, seed: &RedisAddress) -> Result<Vec<(u16, u16, RedisAdd
             Ok((first, last, RedisAddress { host, port, tls: seed.tls }))
         })
         .collect()
+}
+
+/// Connects to one server of a Cluster; `None` if it cannot be used.
+pub(super) async fn member(
+    settings: &RedisSettings,
+    address: &RedisAddress,
+    tag: String,
+    round: u64,
+) -> Option<Arc<Link>> {
+    let link = link(settings, address, tag, round).await.inspect_err(|outage| {
+        tracing::warn!(
+            host = address.host, port = address.port, reason = %outage,
+            "cannot use a server of the quota Cluster; using the others"
+        );
+    });
+    link.ok()
 }
 
 /// Connects to one server, checks that it is a usable master, and loads the scripts.
@@ -171,12 +181,14 @@ async fn link(
     connection.set_response_timeout(settings.call_budget * 9 / 10);
     let memory_key = local_key(MEMORY_KEY, &tag);
     let run_id = fact("run_id");
+    let whole = |name: &str| fact(name).parse::<i64>().unwrap_or(0);
+    let started = UnixMillis(whole("server_time_usec") / 1_000 - whole("uptime_in_seconds") * 1_000);
     tracing::info!(host = address.host, port = address.port, version, run_id, "connected to the quota store (Redis)");
-    let name = format!("{}:{}", address.host, address.port);
     Ok(Arc::new(Link {
-        name,
+        address: address.clone(),
         connection,
         run_id,
+        started,
         tag,
         memory_key,
         statement,

@@ -64,7 +64,7 @@ fn every_problem_of_a_gateway_is_named() {
         ("/edges/0/ready", json!(false), "is not ready"),
         ("/edges/0/draining", json!(true), "is out of rotation"),
         ("/edges/0/unregistered", json!("held"), "serves nothing until it reaches the control plane"),
-        ("/edges/0/unregistered", json!("served"), "serves the replica from its orderly stop"),
+        ("/edges/0/unregistered", json!("served"), "serves the replica from its graceful shutdown"),
         ("/edges/0/replica_refuses", json!("another database"), "serves its previous replica: another database"),
         ("/edges/0/clock_behind_milliseconds", json!(-90_400), "(10.0.0.1:9901) is 90 s ahead"),
         ("/edges/0/clocks_off_milliseconds/control_plane", json!(90_400), "and of the control plane differ by 90 s"),

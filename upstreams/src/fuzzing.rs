@@ -1,0 +1,14 @@
+//! The HTTP/2 connections of an address without the address, for the fuzzing crate. A running gateway does not use this
+//! module.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use crate::ConnectionLimits;
+pub use crate::sessions::Sessions;
+
+/// An address without connections, and with permits to keep this many.
+pub fn sessions(limits: ConnectionLimits, kept_max: usize) -> Sessions {
+    Sessions::new(limits, Arc::new(Semaphore::new(kept_max)))
+}
