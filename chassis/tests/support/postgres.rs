@@ -92,9 +92,8 @@ impl Server {
     /// A directory for a server, and a port.
     fn nowhere() -> Self {
         let programs = programs();
-        let directory = std::env::temp_dir().join(format!("tollhouse-postgres-{}-{}", std::process::id(), number()));
-        std::fs::create_dir(&directory).unwrap();
-        std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o700)).unwrap();
+        // A name of its own: one with the number of the process may be left from a test that was killed.
+        let directory = tempfile::Builder::new().prefix("tollhouse-postgres-").tempdir().unwrap().keep();
         // The server refuses to run as root.
         let user = (std::fs::metadata(&directory).unwrap().uid() == 0).then(|| "nobody".to_owned());
         if let Some(user) = &user {
@@ -315,11 +314,6 @@ fn url(port: u16, database: &str) -> String {
 /// The name of the database in a URL of [`Server::url`].
 pub(crate) fn name_in(url: &str) -> &str {
     url.rsplit('/').next().unwrap().split('?').next().unwrap()
-}
-
-fn number() -> u32 {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    NUMBER.fetch_add(1, Ordering::Relaxed)
 }
 
 /// The directory of `initdb` and `postgres`: on the path, or Debian's, the newest version.
