@@ -6,11 +6,12 @@
 #![allow(clippy::disallowed_methods, reason = "the environment says whether a server is there (tools/with-postgres)")]
 #![allow(dead_code, reason = "every test binary that includes this file uses another part of it")]
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -23,7 +24,6 @@ pub(crate) struct Server {
     directory: PathBuf,
     user: Option<String>,
     pub(crate) port: u16,
-    databases: AtomicU32,
     keeper: std::sync::Mutex<Option<Child>>,
 }
 
@@ -101,7 +101,7 @@ impl Server {
             assert!(owned.success());
         }
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        Self { programs, directory, user, port, databases: AtomicU32::new(0), keeper: std::sync::Mutex::new(None) }
+        Self { programs, directory, user, port, keeper: std::sync::Mutex::new(None) }
     }
 
     fn start_with(&self, settings: &[&str]) {
@@ -179,8 +179,8 @@ impl Server {
 
     /// A new, empty database: its URL.
     pub(crate) fn database(&self) -> String {
-        // Other processes may have databases on the same server.
-        let name = format!("test_{}_{}", std::process::id(), self.databases.fetch_add(1, Ordering::Relaxed));
+        // Other processes have databases on the same server, and their numbers are used again.
+        let name = format!("test_{:016x}", RandomState::new().build_hasher().finish());
         self.sql("postgres", &format!("CREATE DATABASE {name}"));
         self.url(&name)
     }
