@@ -14,8 +14,6 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 
-const STALLED: &str = "a runtime does not respond; requests on it wait. Report it if it repeats";
-
 /// Timing of heartbeats.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchdogLimits {
@@ -155,8 +153,13 @@ fn check(
         let stall = Stall { runtime: one.runtime, silent: Duration::from_millis(silent) };
         if silent > millis(limits.dead) {
             dead(&stall);
-        } else if silent > millis(limits.late) && !std::mem::replace(&mut one.warned, true) {
-            tracing::warn!(runtime = one.runtime, silent_ms = silent, "{STALLED}");
+        } else if silent > millis(limits.late) && !one.warned {
+            tracing::warn!(
+                runtime = one.runtime,
+                silent_ms = silent,
+                "a runtime does not respond; requests on it wait. Report it if it repeats"
+            );
+            one.warned = true;
         } else if silent <= millis(limits.late) {
             one.warned = false;
         }

@@ -104,7 +104,7 @@ async fn requests(sessions: &Sessions, (mark, url): (u8, &str), shared: bool, in
             tokio::spawn(server.serve(input.clone()));
             ready(Ok::<_, DialError>(here))
         };
-        let leased = sessions.lease_over(&requirements, CONNECT_MAX, connect).await;
+        let leased = sessions.lease(&requirements, CONNECT_MAX, connect).await;
         assert!(dials.get() <= DIALS_MAX, "{} connections for one request", dials.get());
         let (Ok(mut lease), Ok(request)) = (leased, http::Request::get(url).body(())) else { continue };
         let Ok((response, _)) = lease.sender.send_request(request, true) else { continue };

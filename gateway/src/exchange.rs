@@ -283,7 +283,6 @@ impl<'a> Exchange<'a> {
             if poll_fn(|cx| Poll::Ready(client.poll_gone(cx).is_ready())).await {
                 return Err(Error::explain(ErrorType::ConnectionClosed, "the client disconnected").into_down());
             }
-            forward::in_time(&self.facts, &*self.gateway.clock)?;
             let now = self.gateway.clock.monotonic();
             let (upstream, endpoint) = forward::choose(&mut self.facts, self.head.method.is_safe(), now)
                 .ok_or_else(|| Error::explain(ErrorType::ConnectNoRoute, "the upstream has no address"))?;
@@ -300,6 +299,7 @@ impl<'a> Exchange<'a> {
                 Retry::FreshConnection => received_after = failed.sent_at,
                 Retry::Never => return Err(failed.error),
             }
+            forward::in_time(&self.facts, &*self.gateway.clock)?;
         }
     }
 

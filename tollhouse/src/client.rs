@@ -177,8 +177,8 @@ impl Client {
 
     /// Calls the orders-service's internal listener, for short responses.
     pub async fn orders_json(&self, path: &str) -> anyhow::Result<Value> {
-        let (url, pass) = (self.at(&self.run.orders, path), self.pass(&PassFor::service(ORDERS_SERVICE)));
-        self.json(&self.orders, &url, &pass, (Method::GET, &Value::Null), self.answer_max).await
+        let url = self.at(&self.run.orders, path);
+        self.json(&self.orders, &url, &self.pass_for_orders(), (Method::GET, &Value::Null), self.answer_max).await
     }
 
     /// The identity of a project, under which services store its data.
@@ -192,14 +192,18 @@ impl Client {
 
     /// Calls the orders-service's internal listener, with a body of any length.
     pub async fn orders(&self, method: Method, path: &str, body: reqwest::Body) -> anyhow::Result<Response> {
-        let pass = self.pass(&PassFor::service(ORDERS_SERVICE));
-        let request = self.orders.request(method, self.at(&self.run.orders, path)).bearer_auth(pass).body(body);
+        let request =
+            self.orders.request(method, self.at(&self.run.orders, path)).bearer_auth(self.pass_for_orders()).body(body);
         checked(request.send().await.context("the orders-service does not answer: is the platform running?")?).await
     }
 
     /// A pass for one service or one gateway.
     fn pass(&self, to: &PassFor) -> String {
         pass(&self.passes, to, SystemClock::new().now_seconds())
+    }
+
+    fn pass_for_orders(&self) -> String {
+        self.pass(&PassFor::service(ORDERS_SERVICE))
     }
 
     /// A request for a path of a listener.

@@ -22,7 +22,7 @@ pub(super) const SILENT_FOR: Duration = Duration::from_secs(10);
 /// An address that has lost a request within this time may be overloaded, as others of its upstream may be.
 const LOST_FOR: Duration = Duration::from_millis(200);
 
-/// Precision of the time of an address's last response: it is not written for every response.
+/// Precision of the time of an address's last response, in milliseconds: it is not written for every response.
 const RESPONSE_PRECISION: u64 = 100;
 
 /// An address, and the name it was found under if certificates must cover it.
@@ -83,8 +83,9 @@ impl Endpoint {
         }
     }
 
-    /// Records the result of a health check, of which `falls` bad ones take the address out and `rises` good ones bring it
-    /// back; returns whether it changed between up and out. Only one task checks an address, so these stores do not race.
+    /// Records the result of a health check, of which `falls` bad ones take the address out and `rises` good ones bring
+    /// it back; returns whether it changed between up and out. Only one task checks an address, so these stores do not
+    /// race.
     pub(super) fn checked(&self, healthy: bool, (falls, rises): (u32, u32)) -> bool {
         let before = self.streak.load(Ordering::Relaxed);
         let streak = if healthy { before.max(0).saturating_add(1) } else { before.min(0).saturating_sub(1) };
@@ -140,9 +141,9 @@ impl Endpoint {
         }
     }
 
-    /// Records a request without a response, which began at `began`; returns whether the address is silent. It is if the
-    /// request waited in vain (`late`), and for half of that time no other one got a response: a process that is stopped
-    /// still accepts connections.
+    /// Records a request without a response, which began at `began`; returns whether the address is silent. It is if
+    /// the request waited in vain (`late`), and for half of that time no other one got a response: a process that is
+    /// stopped still accepts connections.
     pub fn lost(&self, late: bool, began: Duration, now: Duration) -> bool {
         self.lost_at.store(millis(now) + 1, Ordering::Relaxed);
         let half = now.saturating_sub(now.saturating_sub(began) / 2);
@@ -207,7 +208,7 @@ impl Endpoint {
             && due <= millis(now)
             && self.silent_at().is_some()
             && self.down_until.compare_exchange(until, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        if let (true, Some((tried, _))) = (taken, self.failure.lock().as_mut()) {
+        if taken && let Some((tried, _)) = self.failure.lock().as_mut() {
             *tried = Instant::now();
         }
         taken
@@ -216,7 +217,7 @@ impl Endpoint {
     /// Whether it can be expected to respond: it works, and has lost no request a moment ago.
     pub(super) fn is_reliable(&self, now: Duration) -> bool {
         let lost = self.lost_at.load(Ordering::Relaxed);
-        self.is_good(now) && (lost == 0 || millis(now + Duration::from_millis(1)) >= lost + millis(LOST_FOR))
+        self.is_good(now) && (lost == 0 || millis(now) + 1 >= lost + millis(LOST_FOR))
     }
 }
 

@@ -123,8 +123,8 @@ impl Endpoints {
             .cloned()
     }
 
-    /// Another address that gets requests, if possible one that works; of the other family (IPv4 or IPv6) if there is one, because families often
-    /// fail as a whole.
+    /// Another address that gets requests, if possible one that works; of the other family (IPv4 or IPv6) if there is
+    /// one, because families often fail as a whole.
     pub(super) fn another(&self, than: &Endpoint, now: Duration) -> Option<Arc<Endpoint>> {
         let start = self.next.load(Ordering::Relaxed);
         let all = self.all.load();

@@ -128,12 +128,12 @@ pub(super) async fn keep_probed(upstreams: &Upstreams) {
             _ = round.tick() => {
                 for upstream in upstreams.all() {
                     // One that takes long delays no other.
-                    let is_busy = |one: &Arc<Endpoint>| busy.iter().any(|other| Arc::ptr_eq(one, other));
-                    let all = upstream.endpoints.all();
-                    let due: Vec<_> =
-                        all.iter().filter(|one| one.is_failing() && !is_busy(one)).cloned().collect();
-                    busy.extend(due.iter().cloned());
-                    probing.extend(due.into_iter().map(|one| probe(upstream.clone(), one)));
+                    for one in upstream.endpoints.all().iter().filter(|one| one.is_failing()) {
+                        if !busy.iter().any(|other| Arc::ptr_eq(one, other)) {
+                            busy.push(one.clone());
+                            probing.push(probe(upstream.clone(), one.clone()));
+                        }
+                    }
                 }
             }
         }

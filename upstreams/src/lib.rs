@@ -45,7 +45,7 @@ pub use host_port::{EndpointUrl, HostPort, Scheme};
 pub use idle::announces_body;
 pub use pool::{ConnectionLimits, Lifetime, PoolKey, Requirements, Tenant};
 pub use route::{AnnouncedBody, Route, RouteError, RouteTable};
-pub use sessions::Lease;
+pub use sessions::{Lease, negotiated};
 pub use stream::{DialError, DialFailure, Stream};
 pub use tls::{Tls, TlsSettings, reason as tls_reason};
 pub use transport::Transport;

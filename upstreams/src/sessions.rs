@@ -82,22 +82,9 @@ impl Sessions {
         }
     }
 
-    /// Leases a connection that meets these requirements; `connect` opens another one. Waits for at most
-    /// `connect_timeout` while connections allow fewer requests than wait for them.
-    pub async fn lease<F>(
-        &self,
-        requirements: &Requirements,
-        connect_timeout: Duration,
-        connect: impl Fn() -> F,
-    ) -> Result<Lease, DialError>
-    where
-        F: Future<Output = Result<Stream, DialError>> + Send + 'static,
-    {
-        self.lease_over(requirements, connect_timeout, move || negotiated(connect())).await
-    }
-
-    /// The same over any stream that speaks HTTP/2.
-    pub async fn lease_over<S, F>(
+    /// Leases a connection that meets these requirements; `connect` opens another one, which speaks HTTP/2
+    /// ([`negotiated`]). Waits for at most `connect_timeout` while connections allow fewer requests than wait for them.
+    pub async fn lease<S, F>(
         &self,
         requirements: &Requirements,
         connect_timeout: Duration,
@@ -207,7 +194,7 @@ impl Sessions {
 }
 
 /// Refuses a TLS stream whose handshake did not negotiate HTTP/2.
-async fn negotiated(connecting: impl Future<Output = Result<Stream, DialError>>) -> Result<Stream, DialError> {
+pub async fn negotiated(connecting: impl Future<Output = Result<Stream, DialError>>) -> Result<Stream, DialError> {
     let stream = connecting.await?;
     if stream.is_tls() && !stream.agreed_on_http2() {
         return Err(DialError::because(DialFailure::Protocol, "the upstream did not negotiate HTTP/2"));

@@ -10,7 +10,9 @@ use super::http2::{self, Http2Call};
 use super::{Request, RequestBody, UpstreamCall, Version};
 use crate::exchange::retry::{Failed, Failure};
 use crate::facts::ConnectionKind;
-use upstreams::{DialError, DialFailure, Endpoint, Lease, Lifetime, Stream, Upstream, dial, dial_any, race};
+use upstreams::{
+    DialError, DialFailure, Endpoint, Lease, Lifetime, Stream, Upstream, dial, dial_any, negotiated, race,
+};
 
 /// How long a server may take from accepting a connection to its first HTTP/2 frame.
 const FIRST_FRAME_MAX: Duration = Duration::from_secs(8);
@@ -127,7 +129,7 @@ async fn lease_at(
 ) -> Result<Lease, DialError> {
     let connect = || {
         let (upstream, endpoint, began) = (upstream.clone(), endpoint.clone(), Instant::now());
-        async move {
+        negotiated(async move {
             let settings = &upstream.settings;
             let dialed = dial(&settings.transport, &endpoint, true, settings.connect_timeout).await;
             // Recorded here, because the request may have gone to another address meanwhile.
@@ -135,7 +137,7 @@ async fn lease_at(
                 endpoint.failed_because(error, now + began.elapsed());
             }
             dialed
-        }
+        })
     };
     endpoint.sessions.lease(&request.requirements, opening_time(upstream), connect).await
 }
