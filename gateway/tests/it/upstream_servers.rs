@@ -13,6 +13,7 @@ use crate::world::secure::file;
 use crate::world::{BLOG, Setup, World, certificates, eventually};
 
 mod one_of_two;
+mod pinned_keys;
 
 /// A port that is free at the moment.
 async fn free() -> u16 {
