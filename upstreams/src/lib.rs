@@ -47,7 +47,7 @@ pub use pool::{ConnectionLimits, Lifetime, PoolKey, Requirements, Tenant};
 pub use route::{AnnouncedBody, Route, RouteError, RouteTable};
 pub use sessions::{Lease, negotiated};
 pub use stream::{DialError, DialFailure, Stream};
-pub use tls::{Tls, TlsSettings, reason as tls_reason};
+pub use tls::{KeyPin, Tls, TlsSettings, reason as tls_reason};
 pub use transport::Transport;
 
 use self::fields::FieldRules;

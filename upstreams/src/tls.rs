@@ -1,4 +1,4 @@
-//! TLS to an upstream: trusted authorities, the client certificate, and the reasons of failed handshakes.
+//! TLS to an upstream: trusted authorities or keys, the client certificate, and the reasons of failed handshakes.
 //!
 //! The files are checked every few seconds and reloaded when they have changed. A file that cannot be used is logged,
 //! and the previous ones stay in use. Visitors learn nothing about certificates.
@@ -12,11 +12,14 @@ use arc_swap::ArcSwap;
 use aws_lc_rs::digest;
 use chassis::peer::{CERTIFICATES_BYTES_MAX, certificates, chain_and_key};
 use chassis::secret::read_regular;
+use rustls::client::WebPkiServerVerifier;
+use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs as provider;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 
-use self::verifier::{Unusable, Verifier};
+pub use self::verifier::KeyPin;
+use self::verifier::{Trusted, Unusable, Verifier};
 
 /// The protocols for ALPN.
 const HTTP2: &[u8] = b"h2";
@@ -29,6 +32,8 @@ pub struct TlsSettings {
     pub server_name: Option<ServerName<'static>>,
     /// The file of trusted authorities; `None`: the system's.
     pub authority: Option<PathBuf>,
+    /// The public keys of which its certificate must have one, without a chain to an authority; empty: any key.
+    pub pins: Vec<KeyPin>,
     /// The files of the client certificate and its key.
     pub client: Option<(PathBuf, PathBuf)>,
     /// Whether HTTP/2 is offered.
@@ -97,8 +102,7 @@ fn digest_of(settings: &TlsSettings) -> Vec<u8> {
 fn read(settings: &TlsSettings, digest: Vec<u8>) -> anyhow::Result<Loaded> {
     let provider = Arc::new(provider::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
-    let verifier =
-        if settings.insecure { Verifier::insecure(provider) } else { Verifier::new(provider, roots(settings)?)? };
+    let verifier = Verifier { trusted: trusted(settings, &provider)?, provider };
     let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
     let mut both = match &settings.client {
         None => builder.with_no_client_auth(),
@@ -113,23 +117,31 @@ fn read(settings: &TlsSettings, digest: Vec<u8>) -> anyhow::Result<Loaded> {
     Ok(Loaded { digest, both: Arc::new(both), http1: Arc::new(http1) })
 }
 
-/// The trusted authorities, and the certificates of the configured file.
-fn roots(settings: &TlsSettings) -> anyhow::Result<(RootCertStore, Vec<CertificateDer<'static>>)> {
+/// The certificates that the settings accept.
+fn trusted(settings: &TlsSettings, provider: &Arc<CryptoProvider>) -> anyhow::Result<Trusted> {
+    if settings.insecure {
+        return Ok(Trusted::Everything);
+    }
+    if !settings.pins.is_empty() {
+        return Ok(Trusted::Keys(settings.pins.clone()));
+    }
     let mut roots = RootCertStore::empty();
-    let Some(authority) = &settings.authority else {
+    let mut known = Vec::new();
+    if let Some(authority) = &settings.authority {
+        known = certificates(authority)?;
+        for certificate in &known {
+            roots.add(certificate.clone())?;
+        }
+    } else {
         // Unsupported certificates of the system are skipped.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         anyhow::ensure!(
             !roots.is_empty(),
             "the system has no trusted certificate authority: set ca_certificate_file, or install ca-certificates"
         );
-        return Ok((roots, Vec::new()));
-    };
-    let known = certificates(authority)?;
-    for certificate in &known {
-        roots.add(certificate.clone())?;
     }
-    Ok((roots, known))
+    let authorities = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build()?;
+    Ok(Trusted::Authorities { authorities, known })
 }
 
 /// Why TLS failed, for an operator; `None` for an error outside TLS. The text contains nothing that the other side sent
@@ -178,3 +190,6 @@ pub fn reason(error: &std::io::Error) -> Option<String> {
         _ => "the handshake failed".to_owned(),
     })
 }
+
+#[cfg(test)]
+mod tests;

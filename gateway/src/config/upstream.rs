@@ -14,8 +14,8 @@ use http::{HeaderValue, Method};
 use upstreams::ErrorPage;
 use upstreams::fields::{FieldRules, Underscores};
 use upstreams::{
-    Cors, EndpointUrl, HealthCheck, HostPort, Hsts, IdentityForm, Origin, Question, Route, Scheme, Tls, TlsSettings,
-    Transport, UpstreamSettings, WebSocketLimits,
+    Cors, EndpointUrl, HealthCheck, HostPort, Hsts, IdentityForm, KeyPin, Origin, Question, Route, Scheme, Tls,
+    TlsSettings, Transport, UpstreamSettings, WebSocketLimits,
 };
 
 /// The platform's own services, which accept requests only with an identity.
@@ -217,9 +217,13 @@ fn transport(section: &Section<'_>, endpoints: Option<&[EndpointUrl]>) -> Option
     }
 }
 
+/// The most public keys of an upstream: those in use, and others to change to.
+const KEY_PINS_MAX: usize = 8;
+
 fn tls_settings(section: &Section<'_>) -> Option<TlsSettings> {
     let server_name = section.optional::<TlsName>("server_name");
     let authority = section.path("ca_certificate_file");
+    let pins: Option<Vec<KeyPin>> = section.list("public_key_sha256");
     let (chain, key) = (section.path("client_certificate_file"), section.path("client_key_file"));
     let http2 = section.flag("http2", true);
     let insecure = section.flag("insecure", false);
@@ -235,12 +239,23 @@ fn tls_settings(section: &Section<'_>) -> Option<TlsSettings> {
             return None;
         }
     };
-    let (authority, insecure) = (authority?, insecure?);
-    if insecure && authority.is_some() {
-        section.complain("insecure", "remove it: ca_certificate_file is set, so the certificate is verified");
+    let (authority, pins, insecure) = (authority?, pins?, insecure?);
+    let pinned = !pins.is_empty();
+    if insecure && (authority.is_some() || pinned) {
+        let other = if pinned { "public_key_sha256" } else { "ca_certificate_file" };
+        section.complain("insecure", format!("remove it: {other} is set, so the certificate is verified"));
         return None;
     }
-    Some(TlsSettings { server_name: server_name?.map(|name| name.0), authority, client, http2: http2?, insecure })
+    if pinned && authority.is_some() {
+        section.complain("ca_certificate_file", "remove it: public_key_sha256 is set, so no authority is trusted");
+        return None;
+    }
+    if pins.len() > KEY_PINS_MAX {
+        section.complain("public_key_sha256", format!("use at most {KEY_PINS_MAX} keys"));
+        return None;
+    }
+    let server_name = server_name?.map(|name| name.0);
+    Some(TlsSettings { server_name, authority, pins, client, http2: http2?, insecure })
 }
 
 /// The Host sent to the upstream, if it differs from the visitor's.
@@ -366,5 +381,16 @@ mod tests {
             let refused = read(&format!("{text}plain_text = true\n")).unwrap_err();
             assert!(refused.contains("plain_text"), "it has no such setting: {refused}");
         }
+    }
+
+    #[test]
+    fn an_upstream_has_at_most_eight_public_keys() {
+        let with = |count| {
+            let tls = format!("tls.public_key_sha256 = {:?}\n", vec!["ab".repeat(32); count]);
+            read(&format!("[upstreams.shop]\nendpoints = [\"https://shop\"]\n{tls}"))
+        };
+        assert!(with(8).is_ok());
+        let refused = with(9).unwrap_err();
+        assert!(refused.contains("use at most 8 keys"), "{refused}");
     }
 }

@@ -13,6 +13,7 @@ use crate::world::secure::file;
 use crate::world::{BLOG, Setup, World, certificates, eventually};
 
 mod one_of_two;
+mod pinned_keys;
 
 /// A port that is free at the moment.
 async fn free() -> u16 {
@@ -294,28 +295,32 @@ async fn certificates_as_people_make_them_are_trusted_or_refused_with_the_cure()
     ] {
         let (_server, port) = nginx_with(&place, server, "").await;
         for http2 in [true, false] {
-            let world = World::with(|setup| {
-                setup.blog_urls = vec![format!("https://localhost:{port}")];
-                setup.blog = "connect_timeout = \"10s\"";
-                setup.blog_tables =
-                    format!("[upstreams.blog.tls]\nhttp2 = {http2}\nca_certificate_file = \"{place}/{trusted}.pem\"");
-            })
-            .await;
-            let reply = world.ask(Ask::get(BLOG, "/index.html")).await;
-            let Some(reason) = reason else {
-                assert_eq!((reply.status, reply.text()), (200, "hello"), "{server}, trusted {trusted}");
-                world.end().await;
-                continue;
-            };
-            reply.refused(502, "upstream_tls");
-            let line = world.log.line_of(reply.request_id()).await;
-            let logged = line["reason"].as_str().unwrap_or_default();
-            assert!(logged.contains(reason), "{server}, trusted {trusted}: {logged}");
-            let status: serde_json::Value = serde_json::from_str(&world.admin.get("/status").await.1).unwrap();
-            assert!(status["upstreams"].to_string().contains(reason), "{server}: {status}");
-            world.end().await;
+            let tls = format!("http2 = {http2}\nca_certificate_file = \"{place}/{trusted}.pem\"");
+            assert_trusted_unless(reason, port, &tls).await;
         }
     }
+}
+
+/// Asks nginx at this port with these TLS settings: it answers, or the log and `status` have the reason why not.
+async fn assert_trusted_unless(reason: Option<&str>, port: u16, tls: &str) {
+    let world = World::with(|setup| {
+        setup.blog_urls = vec![format!("https://localhost:{port}")];
+        setup.blog = "connect_timeout = \"10s\"";
+        setup.blog_tables = format!("[upstreams.blog.tls]\n{tls}");
+    })
+    .await;
+    let reply = world.ask(Ask::get(BLOG, "/index.html")).await;
+    if let Some(reason) = reason {
+        reply.refused(502, "upstream_tls");
+        let line = world.log.line_of(reply.request_id()).await;
+        let logged = line["reason"].as_str().unwrap_or_default();
+        assert!(logged.contains(reason), "{tls}: {logged}");
+        let status: serde_json::Value = serde_json::from_str(&world.admin.get("/status").await.1).unwrap();
+        assert!(status["upstreams"].to_string().contains(reason), "{tls}: {status}");
+    } else {
+        assert_eq!((reply.status, reply.text()), (200, "hello"), "{tls}");
+    }
+    world.end().await;
 }
 
 /// Requests at once, also those that may not be repeated, to servers that allow few streams per connection.

@@ -1,16 +1,19 @@
 //! Verifies the certificate of an upstream.
 //!
 //! A certificate that is in `ca_certificate_file` itself is trusted, even if it is marked as an authority (as
-//! `openssl req -x509` does); its name and dates are verified. All others need a chain to an authority.
+//! `openssl req -x509` does), and so is one with a pinned key; its name and dates are verified. All others need a chain
+//! to an authority.
 
+use std::str::FromStr;
 use std::sync::Arc;
 
+use aws_lc_rs::digest;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, OtherError, SignatureScheme};
 use x509_parser::certificate::X509Certificate;
 
 /// A fault that no authority can repair, with its fix, for an operator.
@@ -22,40 +25,56 @@ pub(super) enum Unusable {
          it with basicConstraints=CA:FALSE"
     )]
     Authority,
+    /// Its key is not pinned.
+    #[error(
+        "its certificate has none of the public keys in tls.public_key_sha256: if its operator has changed the key, \
+         add the new one"
+    )]
+    OtherKey,
     /// It has no subjectAltName; the common name is not used (RFC 9525).
     #[error("its certificate has no subjectAltName: make it with -addext subjectAltName=DNS:its-name")]
     NoNames,
 }
 
-/// Verifies as the library does, and trusts the certificates of the file themselves.
+impl From<Unusable> for rustls::Error {
+    fn from(unusable: Unusable) -> Self {
+        CertificateError::Other(OtherError(Arc::new(unusable))).into()
+    }
+}
+
+/// A public key that an upstream's certificate may have: the SHA-256 of its `SubjectPublicKeyInfo`, in lower-case
+/// hexadecimal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyPin(String);
+
+impl FromStr for KeyPin {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_digest = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_digest.then(|| Self(text.to_ascii_lowercase())).ok_or(
+            "use the 64 hexadecimal digits from `openssl x509 -in shop.pem -pubkey -noout | openssl pkey -pubin \
+             -outform DER | openssl dgst -sha256`",
+        )
+    }
+}
+
+/// The certificates that are accepted.
+#[derive(Debug)]
+pub(super) enum Trusted {
+    /// All, for `insecure`.
+    Everything,
+    /// Those with one of these keys.
+    Keys(Vec<KeyPin>),
+    /// Those of authorities, and the `known` ones of `ca_certificate_file` themselves.
+    Authorities { authorities: Arc<WebPkiServerVerifier>, known: Vec<CertificateDer<'static>> },
+}
+
+/// Verifies as the library does, and trusts known certificates and pinned keys themselves.
 #[derive(Debug)]
 pub(super) struct Verifier {
-    provider: Arc<CryptoProvider>,
-    /// `None`: every certificate is accepted, for `insecure`.
-    trusted: Option<Trusted>,
-}
-
-#[derive(Debug)]
-struct Trusted {
-    authorities: Arc<WebPkiServerVerifier>,
-    /// The certificates of `ca_certificate_file`.
-    known: Vec<CertificateDer<'static>>,
-}
-
-impl Verifier {
-    /// Trusts these authorities, and the `known` certificates themselves.
-    pub(super) fn new(
-        provider: Arc<CryptoProvider>,
-        (roots, known): (RootCertStore, Vec<CertificateDer<'static>>),
-    ) -> anyhow::Result<Self> {
-        let authorities = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build()?;
-        Ok(Self { provider, trusted: Some(Trusted { authorities, known }) })
-    }
-
-    /// Accepts every certificate.
-    pub(super) fn insecure(provider: Arc<CryptoProvider>) -> Self {
-        Self { provider, trusted: None }
-    }
+    pub(super) provider: Arc<CryptoProvider>,
+    pub(super) trusted: Trusted,
 }
 
 impl ServerCertVerifier for Verifier {
@@ -67,11 +86,19 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let Some(Trusted { authorities, known }) = &self.trusted else { return Ok(ServerCertVerified::assertion()) };
-        let verified = if known.iter().any(|known| known.as_ref() == certificate.as_ref()) {
-            verify_known(certificate, name, now)
-        } else {
-            authorities.verify_server_cert(certificate, intermediates, name, ocsp, now)
+        let verified = match &self.trusted {
+            Trusted::Everything => return Ok(ServerCertVerified::assertion()),
+            Trusted::Keys(pins) => match is_pinned(certificate, pins) {
+                Ok(true) => verify_known(certificate, name, now),
+                Ok(false) => return Err(Unusable::OtherKey.into()),
+                Err(error) => Err(error),
+            },
+            Trusted::Authorities { known, .. } if known.iter().any(|known| known.as_ref() == certificate.as_ref()) => {
+                verify_known(certificate, name, now)
+            }
+            Trusted::Authorities { authorities, .. } => {
+                authorities.verify_server_cert(certificate, intermediates, name, ocsp, now)
+            }
         };
         verified.map_err(|error| explain(error, certificate))
     }
@@ -97,6 +124,15 @@ impl ServerCertVerifier for Verifier {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
     }
+}
+
+/// Whether one of these keys is the certificate's. The handshake's signature is verified with the key that the same
+/// parser finds.
+fn is_pinned(certificate: &CertificateDer<'_>, pins: &[KeyPin]) -> Result<bool, rustls::Error> {
+    let key = ParsedCertificate::try_from(certificate)?.subject_public_key_info();
+    let digest = digest::digest(&digest::SHA256, key.as_ref());
+    let digits: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(pins.iter().any(|pin| pin.0 == digits))
 }
 
 /// Verifies the dates and the name of a certificate that needs no chain.
@@ -132,7 +168,7 @@ fn explain(error: rustls::Error, certificate: &CertificateDer<'_>) -> rustls::Er
         (_, false) => Unusable::NoNames,
         _ => return error,
     };
-    Wrong::Other(OtherError(Arc::new(unusable))).into()
+    unusable.into()
 }
 
 fn parsed<'a>(certificate: &'a CertificateDer<'_>) -> Option<X509Certificate<'a>> {
