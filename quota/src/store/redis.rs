@@ -114,13 +114,27 @@ impl RedisStore {
         self.call_at(link, command, false).await
     }
 
-    /// Calls the server of a key, or the one to which the key has been moved ahead of its slot.
     async fn call_of(&self, key: &str, command: &Cmd) -> Result<Value, StoreOutage> {
+        self.at_server_of(key, |link, asking| async move { self.call_at(&link, command, asking).await }).await
+    }
+
+    /// Calls the server of a key, or, with `true`, the one to which the key has been moved ahead of its slot.
+    async fn at_server_of<T, F>(
+        &self,
+        key: &str,
+        call: impl Fn(Arc<Link>, bool) -> F + Send + Sync,
+    ) -> Result<T, StoreOutage>
+    where
+        T: Send,
+        F: Future<Output = Result<T, StoreOutage>> + Send,
+    {
+        let began = Instant::now();
         let link = self.servers.of(key)?;
-        match self.call(&link, command).await {
+        match call(Arc::clone(&link), false).await {
             Err(StoreOutage::Moving(address)) => {
-                let link = self.servers.at(&address, &link).await?;
-                self.call_at(&link, command, true).await
+                let redirected = async { call(self.servers.at(&address, &link).await?, true).await };
+                let rest = self.servers.part_budget().saturating_sub(began.elapsed());
+                tokio::time::timeout(rest, redirected).await.unwrap_or(Err(StoreOutage::Part))
             }
             answer => answer,
         }
@@ -269,29 +283,22 @@ fn explain(error: &redis::RedisError) -> (&'static str, Result<Value, StoreOutag
 #[async_trait]
 impl Store for RedisStore {
     async fn execute(&self, bucket: &ProjectUid, statement: Statement) -> Result<Reply, StoreOutage> {
-        let key = bucket_key(bucket);
-        let link = self.servers.of(&key)?;
-        let (answer, owner) = match self.state(&link, &key, &statement, false).await {
-            Err(StoreOutage::Moving(address)) => {
-                let receiver = self.servers.at(&address, &link).await?;
-                (self.state(&receiver, &key, &statement, true).await?, None)
-            }
-            answer => (answer?, Some(link)),
-        };
-        let mut reply = protocol::reply(&answer)?;
-        match reply {
-            Reply::Crowded => self.metrics.calls.with_label_values(&["crowded"]).inc(),
-            Reply::Displaced => self.metrics.calls.with_label_values(&["displaced"]).inc(),
-            Reply::Executed(_) | Reply::Stale | Reply::Evicted => {}
-        }
-        if let Reply::Executed(executed) = &mut reply {
-            executed.incarnation = match owner {
-                Some(owner) => self.servers.record_incarnation(&owner, executed.incarnation.0),
+        let (key, statement) = (&bucket_key(bucket), &statement);
+        self.at_server_of(key, |link, asking| async move {
+            let mut reply = protocol::reply(&self.state(&link, key, statement, asking).await?)?;
+            match &mut reply {
+                Reply::Crowded => self.metrics.calls.with_label_values(&["crowded"]).inc(),
+                Reply::Displaced => self.metrics.calls.with_label_values(&["displaced"]).inc(),
                 // It is about a slot that is being moved, not about all data of the server.
-                None => self.servers.incarnation(),
-            };
-        }
-        Ok(reply)
+                Reply::Executed(executed) if asking => executed.incarnation = self.servers.incarnation(),
+                Reply::Executed(executed) => {
+                    executed.incarnation = self.servers.record_incarnation(&link, executed.incarnation.0);
+                }
+                Reply::Stale | Reply::Evicted => {}
+            }
+            Ok(reply)
+        })
+        .await
     }
 
     async fn heartbeat(&self, count: bool) -> Result<HeartbeatReply, StoreOutage> {

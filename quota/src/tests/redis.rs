@@ -15,6 +15,7 @@ use chassis::supervise::Supervisor;
 use super::store::keeps_the_promises_of_a_store;
 use super::*;
 use crate::ban::{Ban, BanReason, Notification};
+use crate::ledger::{Claim, Generation, NodeId, Reply, Statement};
 use crate::store::redis::settings::{RedisAddress, RedisMode, RedisSettings};
 use crate::store::redis::{CallMetrics, RedisStore};
 use server::Redis;
@@ -65,22 +66,26 @@ async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 
 /// The store has just met this server and learns for a quarter of a second: wait until it grants.
 async fn grants(store: &dyn Store) {
-    let seq = AtomicI64::new(0);
+    let mut seq = 0;
     eventually("the store grants", async || {
-        use crate::ledger::{Claim, Generation, NodeId, Reply, Statement};
-        let statement = Statement {
-            node: NodeId { place: 99, generation: Generation { start: 1, stay: 0, process: 99 } },
-            seq: u64::try_from(seq.fetch_add(1, Ordering::SeqCst)).unwrap() + 1,
-            acked: 0,
-            claim: Claim::NOTHING,
-            need: 1,
-            spare: 0,
-            limits: Limits::new(1_000, 1_000).unwrap(),
-        };
-        let reply = store.execute(&"warm-up".parse().unwrap(), statement).await.unwrap();
+        seq += 1;
+        let reply = store.execute(&"warm-up".parse().unwrap(), need_one(seq)).await.unwrap();
         matches!(reply, Reply::Executed(executed) if executed.granted == 1)
     })
     .await;
+}
+
+/// A statement of a node that claims nothing and needs one unit.
+fn need_one(seq: u64) -> Statement {
+    Statement {
+        node: NodeId { place: 99, generation: Generation { start: 1, stay: 0, process: 99 } },
+        seq,
+        acked: 0,
+        claim: Claim::NOTHING,
+        need: 1,
+        spare: 0,
+        limits: Limits::new(1_000, 1_000).unwrap(),
+    }
 }
 
 #[tokio::test]

@@ -157,9 +157,14 @@ impl Servers {
             return Ok(link.clone());
         }
         let dial = topology.receivers.dial(&self.settings, &address, topology.round);
-        // Shorter than the caller's budget, because this is no outage of the whole store.
         let dialled = tokio::time::timeout(self.settings.call_budget / 2, dial.ok_or(StoreOutage::Part)?).await;
         dialled.ok().flatten().ok_or(StoreOutage::Part)
+    }
+
+    /// The time for calls to another server than the one that answers first: shorter than the caller's budget, because
+    /// its failure is no outage of the whole store.
+    pub(super) fn part_budget(&self) -> Duration {
+        self.settings.call_budget * 19 / 20
     }
 
     /// All reachable servers.
