@@ -3,6 +3,7 @@
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::faults::minute;
 use super::nodes::{Nodes, within_one_minute, without_bans};
 use super::server::ask;
 use super::*;
@@ -165,6 +166,50 @@ async fn a_half_moved_slot_is_counted_at_its_new_server(is_empty: bool) {
         }
         let [(_, admitted)] = minutes.as_slice() else { return None };
         assert_eq!(*admitted, 60);
+        Some(())
+    })
+    .await;
+}
+
+// promise: faults.8
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_restarts_while_it_receives_its_first_slot_grants_no_unit_twice() {
+    let mut servers = cluster_of_three().await;
+    let nodes = two_nodes(&servers).await;
+    join_empty(&mut servers, &[]).await;
+    let limits = limits(60, 10_000);
+    within_one_minute("restarted", async |project| {
+        let (slot, ..) = begin_move(&servers, &project);
+        let began = minute(&servers[0]);
+        let mut admitted = 0;
+        for node in [[0].repeat(40), vec![1]].concat() {
+            admitted += u32::from(nodes.all[node].charge(&project, limits, &key(1)).await.is_ok());
+        }
+        // Nothing is left to say about the project: no statement repeats its units by chance.
+        eventually("no units are held", async || {
+            let record = nodes.all[0].usage(&project).await;
+            matches!(record, Ok(Some(record)) if record.nodes.iter().all(|node| node.held == 0))
+        })
+        .await;
+        servers[3].kill();
+        servers[3].restart();
+        // The node that spent less could be granted the units of the other.
+        eventually("the server counts again", async || {
+            let outcome = nodes.all[1].charge(&project, limits, &key(1)).await;
+            admitted += u32::from(outcome.is_ok());
+            matches!(outcome, Ok(_) | Err(ChargeError::Exceeded { .. }))
+        })
+        .await;
+        for _ in 0..100 {
+            admitted += u32::from(nodes.all[1].charge(&project, limits, &key(1)).await.is_ok());
+        }
+        for server in &servers {
+            server.ask(&["CLUSTER", "SETSLOT", &slot, "STABLE"]);
+        }
+        if minute(&servers[0]) != began {
+            return None;
+        }
+        assert!(admitted <= 60, "{admitted} of 60");
         Some(())
     })
     .await;

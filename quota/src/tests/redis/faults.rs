@@ -19,7 +19,7 @@ async fn ask_in_turn(nodes: &Nodes, project: &ProjectUid, limits: Limits, reques
 }
 
 /// The minute of the server's clock.
-fn minute(redis: &Redis) -> i64 {
+pub(super) fn minute(redis: &Redis) -> i64 {
     redis.ask(&["TIME"]).lines().next().unwrap().parse::<i64>().unwrap() / 60
 }
 
