@@ -31,7 +31,7 @@ use tokio::sync::mpsc;
 
 use self::servers::{Link, Servers};
 use self::settings::RedisSettings;
-use super::{Fleet, HeartbeatReply, Received, Store, StoreOutage, StoredNotification};
+use super::{Fleet, HeartbeatReply, Received, ScanCursor, Store, StoreOutage, StoredNotification};
 use crate::ban::Notification;
 use crate::ledger::bucket::BucketView;
 use crate::ledger::{Reply, Statement};
@@ -365,10 +365,20 @@ impl Store for RedisStore {
         outcome
     }
 
-    async fn stored_notifications(&self, cursor: u64) -> Result<(Vec<StoredNotification>, u64), StoreOutage> {
-        let mut command = redis::cmd("HSCAN");
-        command.arg(notifications::BANS_KEY).arg(cursor).arg("COUNT").arg(STORED_AT_ONCE);
-        notifications::part(&self.call_of(notifications::BANS_KEY, &command).await?)
+    async fn stored_notifications(
+        &self,
+        after: Option<ScanCursor>,
+    ) -> Result<(Vec<StoredNotification>, Option<ScanCursor>), StoreOutage> {
+        let after = &after;
+        self.at_server_of(notifications::BANS_KEY, |link, asking| async move {
+            let here = after.as_ref().filter(|after| after.server == link.run_id);
+            let position = here.map_or(0, |after| after.position);
+            let mut command = redis::cmd("HSCAN");
+            command.arg(notifications::BANS_KEY).arg(position).arg("COUNT").arg(STORED_AT_ONCE);
+            let (part, next) = notifications::part(&self.call_at(&link, &command, asking).await?)?;
+            Ok((part, (next != 0).then(|| ScanCursor { server: link.run_id.clone(), position: next })))
+        })
+        .await
     }
 
     async fn forget_notifications(&self, over: &[StoredNotification]) -> Result<(), StoreOutage> {

@@ -1,5 +1,6 @@
 //! The store of several nodes, with a real redis-server that each test starts.
 
+mod bans;
 #[expect(dead_code, reason = "other programs than Redis have such clocks in the tests of gateways")]
 mod clock;
 mod cluster;
@@ -142,7 +143,7 @@ async fn the_proposed_user_has_the_rights_it_needs_and_no_others() {
         shadow: false,
     };
     store.notify(&Notification::Banned(ban.clone())).await.unwrap();
-    let stored = async || store.stored_notifications(0).await.unwrap().0;
+    let stored = async || store.stored_notifications(None).await.unwrap().0;
     let before = stored().await;
     assert_eq!(before.len(), 1);
     let later = Notification::Banned(Ban { until: ban.until.plus(1), ..ban });
