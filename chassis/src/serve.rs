@@ -1,5 +1,7 @@
 //! Serves a router: bounded connections, a deadline for request heads, and a drain that ends with the last request.
 
+mod listeners;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -20,6 +22,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+pub use self::listeners::ServiceListeners;
 use crate::peer::ServerTls;
 use crate::shutdown::Shutdown;
 use crate::supervise::Supervisor;

@@ -13,7 +13,7 @@ use chassis::metrics::Registry;
 use chassis::peer::ServerTls;
 use chassis::running::Running;
 use chassis::seal::SealingKey;
-use chassis::serve::{ServeLimits, bind, serve, serve_over};
+use chassis::serve::{ServeLimits, ServiceListeners, bind, serve, serve_over};
 use chassis::shutdown::Shutdown;
 use chassis::sql::{self, StoreMetrics};
 use chassis::trace::{Exporter, Traced, Tracer, traced};
@@ -21,7 +21,7 @@ use contract::feed::Entity;
 use contract::project::Access;
 use contract::site::{Serves, Site};
 use parking_lot::Mutex;
-use tokio::task::{JoinError, JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 
 use crate::api;
 use crate::app::App;
@@ -155,30 +155,16 @@ pub async fn start_in(
 
     let exporter_end = Shutdown::new();
     let exporter = exporter.map(|exporter| exporter.start(&app.core.metrics.tasks, &exporter_end));
-    let (mut parts, mut admins) = (JoinSet::new(), JoinSet::new());
-    parts.spawn(serve_over(http, tls, public, limits, shutdown.clone()));
-    parts.spawn(serve_over(internal, internal_tls, inside, limits, shutdown.clone()));
+    let serving = [
+        serve_over(http, tls, public, limits, shutdown.clone()),
+        serve_over(internal, internal_tls, inside, limits, shutdown.clone()),
+    ];
+    let watching = serve(admin, for_admin, ServeLimits::default(), admin_shutdown.clone());
+    let mut listeners = ServiceListeners::start(serving, watching, admin_shutdown);
     let workers = workers(&app, watched, bounds, &shutdown);
-    admins.spawn(serve(admin, for_admin, ServeLimits::default(), admin_shutdown.clone()));
     listening.set(true);
     let task = tokio::spawn(async move {
-        let mut result = tokio::select! {
-            () = shutdown.begun() => Ok(()),
-            // The process is started again.
-            Some(ended) = parts.join_next() => of_listener(ended),
-            Some(ended) = admins.join_next() => of_listener(ended),
-        };
-        if let Err(error) = &result {
-            tracing::error!(
-                error = format!("{error:#}"),
-                "draining and ending the process, so that it is started again"
-            );
-        }
-        shutdown.begin();
-        health.drain();
-        while let Some(ended) = parts.join_next().await {
-            result = result.and(of_listener(ended));
-        }
+        let mut result = listeners.drained(&shutdown, &health).await;
         for worker in workers {
             result = result.and(worker.await.context("a worker ended unexpectedly"));
         }
@@ -186,17 +172,11 @@ pub async fn start_in(
         if let Some(exporter) = exporter {
             result = result.and(exporter.await.context("the exporter of traces ended unexpectedly"));
         }
-        admin_shutdown.begin();
-        result = result.and(admins.join_next().await.map_or(Ok(()), of_listener));
+        result = result.and(listeners.end().await);
         app.core.store.close().await;
         result
     });
     Ok(Running::new("domains-service", addresses, task))
-}
-
-/// The result of a listener.
-fn of_listener(ended: Result<anyhow::Result<()>, JoinError>) -> anyhow::Result<()> {
-    ended.context("a listener ended unexpectedly").and_then(|ended| ended)
 }
 
 /// The authorities that the settings name, each with its account.

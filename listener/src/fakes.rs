@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -28,6 +29,8 @@ pub(crate) struct FakeHooks {
     pub(crate) known: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
     pub(crate) refusals: Mutex<Vec<(Rejection, String)>>,
     pub(crate) handshakes: Mutex<Vec<HandshakeOutcome>>,
+    /// The clients that asked for a certificate.
+    pub(crate) askers: Mutex<Vec<Option<IpAddr>>>,
     pub(crate) events: Mutex<Vec<ConnectionEvent>>,
     /// Heads and body bytes that reached the service.
     pub(crate) heads: AtomicUsize,
@@ -59,7 +62,8 @@ impl FakeHooks {
 }
 
 impl Hooks for FakeHooks {
-    fn certificate(&self, sni: &Hostname) -> Option<Arc<CertifiedKey>> {
+    fn certificate(&self, sni: &Hostname, client: Option<IpAddr>) -> Option<Arc<CertifiedKey>> {
+        self.askers.lock().push(client);
         self.certificates.lock().get(sni).cloned()
     }
 

@@ -39,6 +39,7 @@ mod fakes;
 #[cfg(test)]
 mod tests;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -103,8 +104,9 @@ pub struct H2Request {
 /// What the listener needs from the gateway for its own work. Every method runs while a client waits, so it reads
 /// memory and returns.
 pub trait Hooks: Send + Sync + 'static {
-    /// The certificate for clients that ask for `sni`; `None` ends the handshake.
-    fn certificate(&self, sni: &Hostname) -> Option<Arc<CertifiedKey>>;
+    /// The certificate for `client`, which asks for `sni`; `None` ends the handshake. The client is unknown behind a
+    /// balancer that names it only in requests.
+    fn certificate(&self, sni: &Hostname, client: Option<IpAddr>) -> Option<Arc<CertifiedKey>>;
 
     /// The certificate that answers a TLS-ALPN-01 challenge for `name`, while a challenge is open.
     fn challenge_certificate(&self, name: &Hostname) -> Option<Arc<CertifiedKey>>;

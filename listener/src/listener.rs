@@ -206,12 +206,13 @@ impl ListenerContext {
         let Some(configs) = &self.tls else {
             return self.serve_connection(tcp, addresses, None, slot, shutdown).await;
         };
+        let client = Some(addresses.client.ip()).filter(|client| !self.settings.forwarders.include(*client));
         let handshaking = async {
             if plain::is_plain_http(&tcp).await {
                 plain::answer(tcp).await;
                 return Err(HandshakeOutcome::PlainHttp);
             }
-            tls::accept(tcp, configs, &*self.hooks).await
+            tls::accept(tcp, configs, &*self.hooks, client).await
         };
         let outcome = timeout_at(deadline, Box::pin(handshaking)).await;
         let handshaken = outcome.unwrap_or(Err(HandshakeOutcome::TimedOut));

@@ -11,6 +11,7 @@
 pub(crate) mod plain;
 mod tickets;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use contract::hostname::Hostname;
@@ -101,6 +102,7 @@ pub(crate) async fn accept<S: ByteStream>(
     io: S,
     configs: &TlsConfigs,
     hooks: &dyn Hooks,
+    client: Option<IpAddr>,
 ) -> Result<(TlsStream<S>, TlsFacts), HandshakeOutcome> {
     let failed = |_| HandshakeOutcome::Failed;
     let mut start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), io).await.map_err(failed)?;
@@ -114,7 +116,7 @@ pub(crate) async fn accept<S: ByteStream>(
         (sni, challenge)
     };
     let found = sni.and_then(|sni| {
-        let certificate = if challenge { hooks.challenge_certificate(&sni) } else { hooks.certificate(&sni) };
+        let certificate = if challenge { hooks.challenge_certificate(&sni) } else { hooks.certificate(&sni, client) };
         Some((sni, certificate?))
     });
     let Some((sni, certificate)) = found else {

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use chassis::clock::Clock;
 use chassis::guard::{GatewayGuard, PassGuard, TrustedKeys};
 use chassis::health::Health;
 use chassis::peer::{Listeners, ServerTls};
 use chassis::running::Running;
-use chassis::serve::{ServeLimits, bind, serve, serve_over};
+use chassis::serve::{ServeLimits, ServiceListeners, bind, serve, serve_over};
 use chassis::shutdown::Shutdown;
 use chassis::sql::{self, StoreMetrics};
 use chassis::trace::{Exporter, Traced, Tracer, traced};
 use chassis::{admin, metrics};
 use contract::trust::ORDERS_SERVICE;
-use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 
 use crate::api::{self, Api};
@@ -117,25 +117,18 @@ pub async fn start_with(
     listening.set(true);
     let exporter_end = Shutdown::new();
     let exporter = exporter.map(|exporter| exporter.start(&tasks, &exporter_end));
+    let mut listeners = ServiceListeners::start([public, private], watching, admin_end);
     let task = tokio::spawn(async move {
-        let draining = async {
-            shutdown.begun().await;
-            health.drain();
-        };
-        let serving = async {
-            let (public, private, ()) = tokio::join!(public, private, draining);
-            relaying.await?;
-            erasing.await?;
-            orders.close().await;
-            exporter_end.begin();
-            if let Some(exporter) = exporter {
-                exporter.await?;
-            }
-            public.and(private)
-        };
-        // In this task, so that a panic of any listener ends the process, which is started again.
-        let (served, watched) = tokio::join!(serving.inspect(|_| admin_end.begin()), watching);
-        served.and(watched)
+        let mut result = listeners.drained(&shutdown, &health).await;
+        for worker in [relaying, erasing] {
+            result = result.and(worker.await.context("a worker ended unexpectedly"));
+        }
+        orders.close().await;
+        exporter_end.begin();
+        if let Some(exporter) = exporter {
+            result = result.and(exporter.await.context("the exporter of traces ended unexpectedly"));
+        }
+        result.and(listeners.end().await)
     });
     let [http, internal, admin] = addresses.map(|(_, address)| address);
     tracing::info!(%http, %internal, %admin, "orders-service is listening");

@@ -91,9 +91,9 @@ impl Quota {
 
     /// Adds bans and lifts that this node missed, and removes expired ones.
     async fn read_stored(&self) -> Result<(), StoreOutage> {
-        let mut cursor = 0;
+        let mut after = None;
         loop {
-            let (part, next) = self.0.store.stored_notifications(cursor).await?;
+            let (part, next) = self.0.store.stored_notifications(after).await?;
             let now = self.0.shared_now().to_seconds();
             let is_over = |stored: &StoredNotification| {
                 let until = match &stored.notification {
@@ -110,10 +110,10 @@ impl Quota {
             if let Err(outage) = self.0.store.forget_notifications(&over).await {
                 tracing::debug!(reason = %outage, "cannot remove expired bans; retrying");
             }
-            if next == 0 {
+            if next.is_none() {
                 return Ok(());
             }
-            cursor = next;
+            after = next;
         }
     }
 }

@@ -53,6 +53,15 @@ pub struct StoredNotification {
     pub text: String,
 }
 
+/// Where a reading of the stored bans and lifts continues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScanCursor {
+    /// Identifies the server, and its data since its start. Positions mean nothing to another one.
+    pub server: String,
+    /// The position there.
+    pub position: u64,
+}
+
 impl StoreOutage {
     /// Whether the failure concerns the whole store, not one bucket.
     pub const fn is_of_the_store(&self) -> bool {
@@ -142,10 +151,14 @@ pub trait Store: Send + Sync {
         Ok(())
     }
 
-    /// A part of the stored bans and lifts, and the cursor of the next part. The cursor 0 begins, and ends after the
-    /// last part. A notification may come twice, and one that is stored meanwhile not at all.
-    async fn stored_notifications(&self, _cursor: u64) -> Result<(Vec<StoredNotification>, u64), StoreOutage> {
-        Ok((Vec::new(), 0))
+    /// A part of the stored bans and lifts, and the cursor of the next part; `None` before the first part and after the
+    /// last. If another server has them by now, the reading begins anew there. A notification may come twice, and one
+    /// that is stored meanwhile not at all.
+    async fn stored_notifications(
+        &self,
+        _after: Option<ScanCursor>,
+    ) -> Result<(Vec<StoredNotification>, Option<ScanCursor>), StoreOutage> {
+        Ok((Vec::new(), None))
     }
 
     /// Removes these stored bans and lifts. A newer one of the same key stays.

@@ -1,5 +1,6 @@
 //! The hooks of the listeners: certificates from memory, request ids, and events for telemetry.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,14 +29,14 @@ impl EdgeHooks {
 impl Hooks for EdgeHooks {
     /// A customer's own certificate, else the platform's wildcard, but only for names that have a site: any other
     /// handshake ends before a certificate is sent.
-    fn certificate(&self, sni: &Hostname) -> Option<Arc<CertifiedKey>> {
+    fn certificate(&self, sni: &Hostname, client: Option<IpAddr>) -> Option<Arc<CertifiedKey>> {
         let pipeline = &self.gateway.pipeline;
         let found = pipeline.replica.certificate(sni).or_else(|| {
             let covering = pipeline.platform_certificate.as_ref()?.covering(sni)?;
             pipeline.replica.site(sni).map(|_| covering)
         });
         if found.is_none() {
-            pipeline.replica.unserved.record(sni);
+            pipeline.replica.unserved.record(sni, client);
         }
         found
     }

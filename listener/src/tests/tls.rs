@@ -13,6 +13,7 @@ use super::listeners::{Echo, Open, open_with, soon};
 use super::rig::{GET, rig_with};
 use crate::connection::TlsFacts;
 use crate::fakes::FakeHooks;
+use crate::forwarded::Forwarders;
 use crate::{ConnectionEvent, HandshakeOutcome, ListenerSettings};
 
 const HTTP: &[&[u8]] = &[b"h2", b"http/1.1"];
@@ -74,6 +75,18 @@ async fn an_unknown_name_gets_an_alert_and_no_certificate() {
     }
     soon(open.connections.wait_until_closed()).await;
     assert_eq!(*open.hooks.handshakes.lock(), [HandshakeOutcome::UnknownName; 2]);
+    // An address is no name, so no certificate is looked for.
+    assert_eq!(*open.hooks.askers.lock(), [Some(open.address.ip())]);
+}
+
+#[tokio::test]
+async fn a_balancer_that_names_clients_in_requests_is_not_the_client_of_a_handshake() {
+    let forwarders = Forwarders { networks: vec!["127.0.0.1/32".parse().unwrap()], ..Forwarders::default() };
+    let settings = ListenerSettings { forwarders: Arc::new(forwarders), ..ListenerSettings::default() };
+    let open = open_with(Arc::new(Echo), settings, true, Arc::new(FakeHooks::default()), [1; 32]).await;
+    let config = client(&certificate(&["a.example"]), HTTP);
+    assert!(connect(&config, "unknown.example", tcp(&open).await).await.is_err());
+    assert_eq!(*open.hooks.askers.lock(), [None]);
 }
 
 #[tokio::test]

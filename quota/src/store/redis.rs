@@ -31,7 +31,7 @@ use tokio::sync::mpsc;
 
 use self::servers::{Link, Servers};
 use self::settings::RedisSettings;
-use super::{Fleet, HeartbeatReply, Received, Store, StoreOutage, StoredNotification};
+use super::{Fleet, HeartbeatReply, Received, ScanCursor, Store, StoreOutage, StoredNotification};
 use crate::ban::Notification;
 use crate::ledger::bucket::BucketView;
 use crate::ledger::{Reply, Statement};
@@ -114,13 +114,27 @@ impl RedisStore {
         self.call_at(link, command, false).await
     }
 
-    /// Calls the server of a key, or the one to which the key has been moved ahead of its slot.
     async fn call_of(&self, key: &str, command: &Cmd) -> Result<Value, StoreOutage> {
+        self.at_server_of(key, |link, asking| async move { self.call_at(&link, command, asking).await }).await
+    }
+
+    /// Calls the server of a key, or, with `true`, the one to which the key has been moved ahead of its slot.
+    async fn at_server_of<T, F>(
+        &self,
+        key: &str,
+        call: impl Fn(Arc<Link>, bool) -> F + Send + Sync,
+    ) -> Result<T, StoreOutage>
+    where
+        T: Send,
+        F: Future<Output = Result<T, StoreOutage>> + Send,
+    {
+        let began = Instant::now();
         let link = self.servers.of(key)?;
-        match self.call(&link, command).await {
+        match call(Arc::clone(&link), false).await {
             Err(StoreOutage::Moving(address)) => {
-                let link = self.servers.at(&address, &link).await?;
-                self.call_at(&link, command, true).await
+                let redirected = async { call(self.servers.at(&address, &link).await?, true).await };
+                let rest = self.servers.part_budget().saturating_sub(began.elapsed());
+                tokio::time::timeout(rest, redirected).await.unwrap_or(Err(StoreOutage::Part))
             }
             answer => answer,
         }
@@ -196,16 +210,29 @@ impl RedisStore {
     }
 
     /// Executes a statement on a server. With `asking`, the server may own no slot yet, and then no key that remembers
-    /// its memory: its run does instead, for all nodes alike.
+    /// its memory: its run does instead, for all nodes alike. A heartbeat of [`Self::check_receivers`] notices a new
+    /// one.
     async fn state(&self, link: &Link, key: &str, statement: &Statement, asking: bool) -> Result<Value, StoreOutage> {
         let memory = if asking {
-            [String::new(), link.run_incarnation().to_string(), link.started.0.to_string()]
+            [String::new(), link.run_incarnation().to_string(), self.salt()]
         } else {
             [link.memory_key.clone(), link.run_id.clone(), self.salt()]
         };
         let arguments = protocol::arguments(statement);
         let all: Vec<&str> = arguments.iter().chain(&memory).map(String::as_str).collect();
         self.run(link, &link.statement, key, &all, asking).await
+    }
+
+    /// The heartbeat of servers that receive their first slot. A restart breaks the connection. The next one then has
+    /// another run id, which changes the incarnation, so that all nodes repeat their statements.
+    async fn check_receivers(&self) {
+        let ping = redis::cmd("PING");
+        let checking = async {
+            let receivers = self.servers.receivers().await;
+            join_all(receivers.iter().map(|link| self.call(link, &ping))).await;
+        };
+        // One that hangs must not delay the heartbeat of the others beyond its budget.
+        let _ = tokio::time::timeout(self.servers.part_budget(), checking).await;
     }
 
     /// Whether a server is full. The scripts run all the same, so they do not find out. The command adds nothing to a
@@ -269,29 +296,22 @@ fn explain(error: &redis::RedisError) -> (&'static str, Result<Value, StoreOutag
 #[async_trait]
 impl Store for RedisStore {
     async fn execute(&self, bucket: &ProjectUid, statement: Statement) -> Result<Reply, StoreOutage> {
-        let key = bucket_key(bucket);
-        let link = self.servers.of(&key)?;
-        let (answer, owner) = match self.state(&link, &key, &statement, false).await {
-            Err(StoreOutage::Moving(address)) => {
-                let receiver = self.servers.at(&address, &link).await?;
-                (self.state(&receiver, &key, &statement, true).await?, None)
-            }
-            answer => (answer?, Some(link)),
-        };
-        let mut reply = protocol::reply(&answer)?;
-        match reply {
-            Reply::Crowded => self.metrics.calls.with_label_values(&["crowded"]).inc(),
-            Reply::Displaced => self.metrics.calls.with_label_values(&["displaced"]).inc(),
-            Reply::Executed(_) | Reply::Stale | Reply::Evicted => {}
-        }
-        if let Reply::Executed(executed) = &mut reply {
-            executed.incarnation = match owner {
-                Some(owner) => self.servers.record_incarnation(&owner, executed.incarnation.0),
+        let (key, statement) = (&bucket_key(bucket), &statement);
+        self.at_server_of(key, |link, asking| async move {
+            let mut reply = protocol::reply(&self.state(&link, key, statement, asking).await?)?;
+            match &mut reply {
+                Reply::Crowded => self.metrics.calls.with_label_values(&["crowded"]).inc(),
+                Reply::Displaced => self.metrics.calls.with_label_values(&["displaced"]).inc(),
                 // It is about a slot that is being moved, not about all data of the server.
-                None => self.servers.incarnation(),
-            };
-        }
-        Ok(reply)
+                Reply::Executed(executed) if asking => executed.incarnation = self.servers.incarnation(),
+                Reply::Executed(executed) => {
+                    executed.incarnation = self.servers.record_incarnation(&link, executed.incarnation.0);
+                }
+                Reply::Stale | Reply::Evicted => {}
+            }
+            Ok(reply)
+        })
+        .await
     }
 
     async fn heartbeat(&self, count: bool) -> Result<HeartbeatReply, StoreOutage> {
@@ -315,7 +335,7 @@ impl Store for RedisStore {
                 Ok::<_, StoreOutage>((UnixMillis(now), NonZeroU32::new(size).map(|nodes| Fleet { nodes, index }), full))
             }
         });
-        let answers = join_all(heartbeats).await;
+        let (answers, ()) = futures_util::join!(join_all(heartbeats), self.check_receivers());
         // The server that most gateways reach decides the count and the clock.
         let best = answers.iter().flatten().copied().max_by_key(|(_, fleet, _)| fleet.map(|fleet| fleet.nodes));
         let full = probes_full.then(|| answers.iter().flatten().any(|(.., full)| *full));
@@ -345,10 +365,20 @@ impl Store for RedisStore {
         outcome
     }
 
-    async fn stored_notifications(&self, cursor: u64) -> Result<(Vec<StoredNotification>, u64), StoreOutage> {
-        let mut command = redis::cmd("HSCAN");
-        command.arg(notifications::BANS_KEY).arg(cursor).arg("COUNT").arg(STORED_AT_ONCE);
-        notifications::part(&self.call_of(notifications::BANS_KEY, &command).await?)
+    async fn stored_notifications(
+        &self,
+        after: Option<ScanCursor>,
+    ) -> Result<(Vec<StoredNotification>, Option<ScanCursor>), StoreOutage> {
+        let after = &after;
+        self.at_server_of(notifications::BANS_KEY, |link, asking| async move {
+            let here = after.as_ref().filter(|after| after.server == link.run_id);
+            let position = here.map_or(0, |after| after.position);
+            let mut command = redis::cmd("HSCAN");
+            command.arg(notifications::BANS_KEY).arg(position).arg("COUNT").arg(STORED_AT_ONCE);
+            let (part, next) = notifications::part(&self.call_at(&link, &command, asking).await?)?;
+            Ok((part, (next != 0).then(|| ScanCursor { server: link.run_id.clone(), position: next })))
+        })
+        .await
     }
 
     async fn forget_notifications(&self, over: &[StoredNotification]) -> Result<(), StoreOutage> {

@@ -1,5 +1,6 @@
 //! The store of several nodes, with a real redis-server that each test starts.
 
+mod bans;
 #[expect(dead_code, reason = "other programs than Redis have such clocks in the tests of gateways")]
 mod clock;
 mod cluster;
@@ -15,6 +16,7 @@ use chassis::supervise::Supervisor;
 use super::store::keeps_the_promises_of_a_store;
 use super::*;
 use crate::ban::{Ban, BanReason, Notification};
+use crate::ledger::{Claim, Generation, NodeId, Reply, Statement};
 use crate::store::redis::settings::{RedisAddress, RedisMode, RedisSettings};
 use crate::store::redis::{CallMetrics, RedisStore};
 use server::Redis;
@@ -65,22 +67,26 @@ async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 
 /// The store has just met this server and learns for a quarter of a second: wait until it grants.
 async fn grants(store: &dyn Store) {
-    let seq = AtomicI64::new(0);
+    let mut seq = 0;
     eventually("the store grants", async || {
-        use crate::ledger::{Claim, Generation, NodeId, Reply, Statement};
-        let statement = Statement {
-            node: NodeId { place: 99, generation: Generation { start: 1, stay: 0, process: 99 } },
-            seq: u64::try_from(seq.fetch_add(1, Ordering::SeqCst)).unwrap() + 1,
-            acked: 0,
-            claim: Claim::NOTHING,
-            need: 1,
-            spare: 0,
-            limits: Limits::new(1_000, 1_000).unwrap(),
-        };
-        let reply = store.execute(&"warm-up".parse().unwrap(), statement).await.unwrap();
+        seq += 1;
+        let reply = store.execute(&"warm-up".parse().unwrap(), need_one(seq)).await.unwrap();
         matches!(reply, Reply::Executed(executed) if executed.granted == 1)
     })
     .await;
+}
+
+/// A statement of a node that claims nothing and needs one unit.
+fn need_one(seq: u64) -> Statement {
+    Statement {
+        node: NodeId { place: 99, generation: Generation { start: 1, stay: 0, process: 99 } },
+        seq,
+        acked: 0,
+        claim: Claim::NOTHING,
+        need: 1,
+        spare: 0,
+        limits: Limits::new(1_000, 1_000).unwrap(),
+    }
 }
 
 #[tokio::test]
@@ -137,7 +143,7 @@ async fn the_proposed_user_has_the_rights_it_needs_and_no_others() {
         shadow: false,
     };
     store.notify(&Notification::Banned(ban.clone())).await.unwrap();
-    let stored = async || store.stored_notifications(0).await.unwrap().0;
+    let stored = async || store.stored_notifications(None).await.unwrap().0;
     let before = stored().await;
     assert_eq!(before.len(), 1);
     let later = Notification::Banned(Ban { until: ban.until.plus(1), ..ban });

@@ -215,6 +215,44 @@ async fn damage_found_during_a_change_rolls_the_change_back() {
     store.close().await;
 }
 
+// promise: orders.15, faults.16
+#[tokio::test]
+async fn damage_on_which_a_statement_fails_fails_no_other_change_of_the_commit() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("orders.db");
+    let store = OrderStore::open(&path.clone().into()).await.unwrap();
+    let (damaged, sound) = (demo(), "other".parse().unwrap());
+    for project in [&damaged, &sound] {
+        store.import(project, orders(1..10)).await.unwrap();
+    }
+    // Enough events that the pages of one project have none of the other.
+    let text = "WITH RECURSIVE numbers (number) AS (SELECT 1 UNION ALL SELECT number + 1 FROM numbers LIMIT 1000) \
+                INSERT INTO order_events SELECT project, number, 1, 'created', 0 FROM numbers, stores";
+    writer(&store).execute(text).await.unwrap();
+    let size: i64 = sqlx::query_scalar("PRAGMA page_size").fetch_one(writer(&store)).await.unwrap();
+    store.close().await;
+    let mut file = std::fs::read(&path).unwrap();
+    let has = |page: &[u8], text: &str| page.windows(text.len()).any(|part| part == text.as_bytes());
+    let leaf_of_an_index = 10;
+    for page in file.chunks_mut(usize::try_from(size).unwrap()) {
+        if page[0] == leaf_of_an_index && has(page, "demo") && has(page, "created") && !has(page, "other") {
+            page[..8].fill(0xff);
+        }
+    }
+    std::fs::write(&path, file).unwrap();
+    let store = OrderStore::open(&path.into()).await.unwrap();
+    let before = store.edition(&damaged).await.unwrap();
+    // They share a commit. The order is written before its event, which meets the damage.
+    let (first, failed, last) =
+        tokio::join!(store.cancel(&sound, 3, AT), store.cancel(&damaged, 3, AT), store.cancel(&sound, 4, AT));
+    assert!(first.is_ok() && last.is_ok(), "{first:?} {last:?}");
+    assert!(matches!(&failed, Err(ChangeError::Store(error)) if error.kind == FaultKind::Corrupt), "{failed:?}");
+    assert_eq!(store.find(&damaged, 3).await.unwrap().unwrap().status, Status::Pending, "nothing of it is written");
+    assert_eq!(store.edition(&damaged).await.unwrap(), before);
+    assert_eq!(store.summary(&sound).await.unwrap().cancelled, 2);
+    store.close().await;
+}
+
 // promise: orders.13, faults.14
 #[tokio::test]
 async fn an_import_that_was_reported_as_failed_adds_nothing_later() {

@@ -3,7 +3,7 @@
 //! A durable commit costs a disk flush, and SQLite allows one writer. So changes wait in a queue. The task takes all
 //! queued changes, applies them in one transaction and answers them after its commit: under load, many cancellations
 //! share one flush. Each change gets its own result; only a failure of the store, which rolls back the transaction, is
-//! the result of all of its changes.
+//! the result of all of its changes. Damage fails only the changes that meet it.
 //!
 //! A transaction holds the locks of the projects that it changes. Every writer of every replica takes them in the order
 //! of the projects' identities, so no deadlock can arise.
@@ -104,9 +104,6 @@ impl Job {
         matches!(self, Self::Create { .. } | Self::Import { .. })
     }
 }
-
-/// An applied change: called with the result of its transaction, it sends the reply.
-type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
 /// The writer task and its queue.
 pub(super) struct Writer {
@@ -214,7 +211,6 @@ async fn write_group(pool: &Pool, mut group: Vec<Job>) {
     if group.is_empty() {
         return;
     }
-    let mut answers = Vec::with_capacity(group.len());
     if pool.kind() == Kind::Postgres {
         fn name(job: &Job) -> &str {
             job.project().map_or("", ProjectUid::as_str)
@@ -222,122 +218,123 @@ async fn write_group(pool: &Pool, mut group: Vec<Job>) {
         // Stable: changes of one project keep their order.
         group.sort_by(|left, right| name(left).cmp(name(right)));
     }
-    let mut unwritten = group.into_iter();
-    let fate = match pool.begin(Begin::Write).await {
-        Ok(mut transaction) => match apply_all(&mut transaction, &mut unwritten, &mut answers).await {
-            Ok(()) => transaction.commit().await.map_err(StoreError::from),
-            Err(error) => {
-                transaction.roll_back().await;
-                Err(error)
-            }
-        },
-        Err(error) => Err(error.into()),
-    };
-    for answer in answers {
-        answer(fate.clone());
+    let mut outcomes = Vec::with_capacity(group.len());
+    let fate = write_all(pool, &group, &mut outcomes).await;
+    let mut outcomes = outcomes.into_iter();
+    for job in group {
+        answer(job, outcomes.next().flatten(), &fate);
     }
-    if let Err(error) = fate {
-        for job in unwritten {
-            refuse(job, &error);
+}
+
+/// Writes a group in one transaction. If a statement meets damage, the group is written again, with a savepoint before
+/// each change, so that only the changes that meet it fail. Savepoints always would make each change slower.
+async fn write_all(pool: &Pool, group: &[Job], outcomes: &mut Vec<Option<Outcome>>) -> Result<(), StoreError> {
+    let mut transaction = pool.begin(Begin::Write).await?;
+    let mut applied = apply_all(&mut transaction, group, outcomes, false).await;
+    if group.len() > 1 && applied.as_ref().is_err_and(|error| error.kind == FaultKind::Corrupt) {
+        transaction.roll_back().await;
+        outcomes.clear();
+        transaction = pool.begin(Begin::Write).await?;
+        applied = apply_all(&mut transaction, group, outcomes, true).await;
+    }
+    match applied {
+        Ok(()) => Ok(transaction.commit().await?),
+        Err(error) => {
+            transaction.roll_back().await;
+            Err(error)
         }
     }
 }
 
+/// Applies the changes in order; the first one with a fault of the store ends it. A damaged row fails only its own
+/// change, because it was found before a write. Damage on which a statement failed is a fault: the statements before it
+/// may have written a part of the change. With `savepoints` that part is rolled back.
 async fn apply_all(
     connection: &mut Connection,
-    jobs: &mut (impl Iterator<Item = Job> + Send),
-    answers: &mut Vec<Answer>,
+    group: &[Job],
+    outcomes: &mut Vec<Option<Outcome>>,
+    savepoints: bool,
 ) -> Result<(), StoreError> {
     let mut locked = None;
-    for job in jobs {
+    for job in group {
         // A project without orders can get its first one in this group, so jobs that create orders take the lock again.
-        if let Some(project) = job.project().cloned()
-            && (job.makes_orders() || locked.as_ref() != Some(&project))
+        if let Some(project) = job.project()
+            && (job.makes_orders() || locked != Some(project))
         {
-            if let Err(error) = apply::lock(connection, &project, job.makes_orders()).await {
-                refuse(job, &error);
-                return Err(error);
-            }
+            apply::lock(connection, project, job.makes_orders()).await?;
             locked = Some(project);
         }
-        match apply_one(connection, job).await {
-            None => {}
-            Some(Ok(answer)) => answers.push(answer),
-            Some(Err((answer, error))) => {
-                answers.push(answer);
-                return Err(error);
-            }
+        if savepoints {
+            connection.set_savepoint().await?;
+        }
+        let outcome = apply_one(connection, job).await;
+        let fault = outcome.as_ref().and_then(Outcome::store_error).cloned();
+        outcomes.push(outcome);
+        match fault {
+            Some(error) if error.kind != FaultKind::Corrupt => return Err(error),
+            Some(_) if connection.has_failed() && savepoints => connection.roll_back_to_savepoint().await?,
+            Some(error) if connection.has_failed() => return Err(error),
+            _ => {}
         }
     }
     Ok(())
 }
 
-type Applied = Option<Result<Answer, (Answer, StoreError)>>;
+/// The result of a change, before its transaction is committed.
+enum Outcome {
+    Cancel(Result<Order, ChangeError<CancelError>>),
+    Ship(Result<Order, ChangeError<ShipError>>),
+    Create(Result<Created, CreateError>),
+}
 
-/// Applies one change. `None`: the caller no longer waits, and nothing was changed.
-async fn apply_one(connection: &mut Connection, job: Job) -> Applied {
-    match job {
-        Job::Cancel { project, id, at, reply } => {
-            if reply.is_closed() {
-                return None;
-            }
-            let change = apply::change(connection, &project, id, at, apply::Change::cancel()).await;
-            Some(answer_for(change, reply, connection.has_failed(), |error| match error {
-                ChangeError::Store(error) => Some(error.clone()),
-                _ => None,
-            }))
+impl Outcome {
+    fn store_error(&self) -> Option<&StoreError> {
+        match self {
+            Self::Cancel(Err(ChangeError::Store(error)))
+            | Self::Ship(Err(ChangeError::Store(error)))
+            | Self::Create(Err(CreateError::Store(error))) => Some(error),
+            _ => None,
         }
-        Job::Ship { project, id, at, reply } => {
-            if reply.is_closed() {
-                return None;
-            }
-            let change = apply::change(connection, &project, id, at, apply::Change::ship(at)).await;
-            Some(answer_for(change, reply, connection.has_failed(), |error| match error {
-                ChangeError::Store(error) => Some(error.clone()),
-                _ => None,
-            }))
-        }
-        Job::Create { project, order, idempotency, at, reply } => {
-            if reply.is_closed() {
-                return None;
-            }
-            let created = apply::create(connection, &project, order, idempotency, at).await;
-            Some(answer_for(created, reply, connection.has_failed(), |error| match error {
-                CreateError::Store(error) => Some(error.clone()),
-                _ => None,
-            }))
-        }
-        // `run` never puts these into a group.
-        Job::Import { .. } | Job::Erase { .. } | Job::Forget { .. } => None,
     }
 }
 
-/// Builds the answer. A damaged row fails only its own change, because it was found before a write. Any other fault of
-/// the store fails the whole transaction, as does damage on which a statement failed (`has_failed`): the statements
-/// before it may have written a part of the change.
-fn answer_for<T, E>(
-    outcome: Result<T, E>,
-    reply: Reply<Result<T, E>>,
-    has_failed: bool,
-    store_error: impl Fn(&E) -> Option<StoreError>,
-) -> Result<Answer, (Answer, StoreError)>
-where
-    T: Send + 'static,
-    E: From<StoreError> + Send + 'static,
-{
-    let fault =
-        outcome.as_ref().err().and_then(store_error).filter(|error| has_failed || error.kind != FaultKind::Corrupt);
-    let answer: Answer = Box::new(move |fate| {
-        // The receiver may be gone; the change is committed all the same.
-        let _ = reply.send(match (outcome, fate) {
-            (Ok(_), Err(error)) => Err(error.into()),
-            (outcome, _) => outcome,
-        });
-    });
-    match fault {
-        None => Ok(answer),
-        Some(error) => Err((answer, error)),
+/// Applies one change. `None`: the caller no longer waits, and nothing was changed.
+async fn apply_one(connection: &mut Connection, job: &Job) -> Option<Outcome> {
+    match job {
+        Job::Cancel { project, id, at, reply } if !reply.is_closed() => {
+            Some(Outcome::Cancel(apply::change(connection, project, *id, *at, apply::Change::cancel()).await))
+        }
+        Job::Ship { project, id, at, reply } if !reply.is_closed() => {
+            Some(Outcome::Ship(apply::change(connection, project, *id, *at, apply::Change::ship(*at)).await))
+        }
+        Job::Create { project, order, idempotency, at, reply } if !reply.is_closed() => {
+            Some(Outcome::Create(apply::create(connection, project, *order, idempotency.clone(), *at).await))
+        }
+        // `write` puts no other jobs into a group.
+        _ => None,
     }
+}
+
+/// Answers a change with its outcome, unless the transaction took its effect back.
+fn answer(job: Job, outcome: Option<Outcome>, fate: &Result<(), StoreError>) {
+    match (job, outcome) {
+        (Job::Cancel { reply, .. }, Some(Outcome::Cancel(outcome))) => send(reply, outcome, fate),
+        (Job::Ship { reply, .. }, Some(Outcome::Ship(outcome))) => send(reply, outcome, fate),
+        (Job::Create { reply, .. }, Some(Outcome::Create(outcome))) => send(reply, outcome, fate),
+        (job, _) => {
+            if let Err(error) = fate {
+                refuse(job, error);
+            }
+        }
+    }
+}
+
+fn send<T, E: From<StoreError>>(reply: Reply<Result<T, E>>, outcome: Result<T, E>, fate: &Result<(), StoreError>) {
+    // The receiver may be gone; the change is committed all the same.
+    let _ = reply.send(match (outcome, fate) {
+        (Ok(_), Err(error)) => Err(error.clone().into()),
+        (outcome, _) => outcome,
+    });
 }
 
 fn refuse(job: Job, error: &StoreError) {

@@ -17,7 +17,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use chassis::shutdown::Shutdown;
 use chassis::supervise::Supervisor;
-use contract::time::UnixMillis;
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use tokio::sync::{Notify, watch};
@@ -52,8 +52,6 @@ pub(super) struct Link {
     connection: MultiplexedConnection,
     /// Changes whenever the server starts.
     pub(super) run_id: String,
-    /// When the server started, or up to a second later.
-    pub(super) started: UnixMillis,
     /// Keeps [`Link::local_key`]s on this server; empty for a single server, and for one without slots.
     tag: String,
     pub(super) memory_key: String,
@@ -112,6 +110,8 @@ pub(super) struct Servers {
     topology: ArcSwapOption<Topology>,
     /// The last known incarnation of each server's data; only servers of the current topology.
     incarnations: Mutex<BTreeMap<RedisAddress, u64>>,
+    /// Restarts of servers while they received their first slot.
+    receiver_restarts: AtomicU64,
     doubted: Notify,
     /// The number of the last topology.
     rounds: AtomicU64,
@@ -127,6 +127,7 @@ impl Servers {
             settings,
             topology: ArcSwapOption::empty(),
             incarnations: Mutex::default(),
+            receiver_restarts: AtomicU64::new(0),
             doubted: Notify::new(),
             rounds: AtomicU64::new(0),
             state: watch::Sender::new(Err(none)),
@@ -156,10 +157,31 @@ impl Servers {
         if let Some(link) = topology.links.iter().flatten().find(|link| link.address == address) {
             return Ok(link.clone());
         }
-        let dial = topology.receivers.dial(&self.settings, &address, topology.round);
-        // Shorter than the caller's budget, because this is no outage of the whole store.
-        let dialled = tokio::time::timeout(self.settings.call_budget / 2, dial.ok_or(StoreOutage::Part)?).await;
-        dialled.ok().flatten().ok_or(StoreOutage::Part)
+        self.receiver(&topology, &address).await.ok_or(StoreOutage::Part)
+    }
+
+    /// A server without slots; connected now, unless it is already. Notices that it was started again.
+    async fn receiver(&self, topology: &Topology, address: &RedisAddress) -> Option<Arc<Link>> {
+        let dial = topology.receivers.dial(&self.settings, address, topology.round)?;
+        let link = tokio::time::timeout(self.settings.call_budget / 2, dial).await.ok().flatten()?;
+        if topology.receivers.has_restarted(&link) {
+            self.receiver_restarts.fetch_add(1, Ordering::Relaxed);
+        }
+        Some(link)
+    }
+
+    /// The servers that receive their first slot. Those that were lost are connected again.
+    pub(super) async fn receivers(&self) -> Vec<Arc<Link>> {
+        let Some(topology) = self.topology.load_full() else { return Vec::new() };
+        let addresses = topology.receivers.addresses();
+        let receivers = join_all(addresses.iter().map(|address| self.receiver(&topology, address))).await;
+        receivers.into_iter().flatten().collect()
+    }
+
+    /// The time for calls to another server than the one that answers first: shorter than the caller's budget, because
+    /// its failure is no outage of the whole store.
+    pub(super) fn part_budget(&self) -> Duration {
+        self.settings.call_budget * 19 / 20
     }
 
     /// All reachable servers.
@@ -180,12 +202,18 @@ impl Servers {
         if let Some(known) = incarnations.get_mut(&link.address) {
             *known = incarnation;
         }
-        combined(&incarnations)
+        self.combined(&incarnations)
     }
 
     /// The combined incarnation of all servers.
     pub(super) fn incarnation(&self) -> Incarnation {
-        combined(&self.incarnations.lock())
+        self.combined(&self.incarnations.lock())
+    }
+
+    /// Changes whenever one incarnation does. For a single server it is that server's.
+    fn combined(&self, incarnations: &BTreeMap<RedisAddress, u64>) -> Incarnation {
+        let members = incarnations.values().fold(0, |sum: u64, one| sum.rotate_left(7).wrapping_add(*one));
+        Incarnation(members.wrapping_add(self.receiver_restarts.load(Ordering::Relaxed)))
     }
 
     /// Reports a problem with this connection: everything is discovered again. Calls fail until that is done. A server
@@ -274,9 +302,4 @@ async fn keep_connected(servers: Weak<Servers>) {
         let wait = if is_whole { LOOK_EVERY } else { RETRY_EVERY };
         let _ = tokio::time::timeout(wait, servers.doubted.notified()).await;
     }
-}
-
-/// Changes whenever one incarnation does. For a single server it is that server's.
-fn combined(incarnations: &BTreeMap<RedisAddress, u64>) -> Incarnation {
-    Incarnation(incarnations.values().fold(0, |sum: u64, one| sum.rotate_left(7).wrapping_add(*one)))
 }

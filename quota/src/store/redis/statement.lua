@@ -10,7 +10,7 @@
 -- ARGV     1 place, 2 seq, 3 acked, 4 claimed minute (-1: none), 5 minute spent, 6 day spent, 7 held, 8 need, 9 spare,
 --          10 limit of the minute, 11 limit of the day, 12 the latest minute named to the node (-1: none), 13 start, 14 stay,
 --          15 process, 16 the key that remembers this server's memory, 17 the server's run id, 18 a random number; for a slot
---          that is being moved to this server: 16 empty, 17 the incarnation, 18 when the server started
+--          that is being moved to this server: 16 empty, 17 the incarnation
 -- Answers  {granted, now, minute, minute charged, day charged, own minute, own day, nodes, held elsewhere,
 --          learning until (-1: not learning), incarnation}, {} for a stale statement, {-1} for a displaced one, {-2} for an
 --          evicted one, {-3} for a crowded one. All numbers stay below 2^53.
@@ -39,7 +39,7 @@ end
 
 -- The incarnation of the server's data: a restarted server may have lost writes, and an emptied one has lost this key.
 local moving = ARGV[16] == ''
-local memory = moving and { ARGV[17], ARGV[17], ARGV[18] } or redis.call('HMGET', ARGV[16], 'incarnation', 'run', 'since')
+local memory = moving and { ARGV[17], ARGV[17], 0 } or redis.call('HMGET', ARGV[16], 'incarnation', 'run', 'since')
 local incarnation, since = tonumber(memory[1]), tonumber(memory[3])
 if not incarnation or memory[2] ~= ARGV[17] then
   incarnation, since = now * 1000 + tonumber(ARGV[18]) % 1000, now
@@ -49,10 +49,12 @@ end
 -- A clock that stepped back must not turn half a second into an hour.
 if since > now then
   since = now
-  if not moving then redis.call('HSET', ARGV[16], 'since', string.format('%d', since)) end
+  redis.call('HSET', ARGV[16], 'since', string.format('%d', since))
 end
 
-local minute, minute_charged, day_charged, bucket_incarnation, learning_until = now_minute, 0, 0, incarnation, 0
+-- In a slot that is being moved here, a record that is missing may be lost: no key tells when the data began.
+local unrecorded = moving and -1 or incarnation
+local minute, minute_charged, day_charged, bucket_incarnation, learning_until = now_minute, 0, 0, unrecorded, 0
 local nodes, held_by_all, places, evicted, crowded_until = 0, 0, 0, 0, 0
 local fields = redis.call('HMGET', KEYS[1], 'record', place)
 if fields[1] then

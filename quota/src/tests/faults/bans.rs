@@ -6,16 +6,13 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::ban::{Ban, BanReason, Notification};
-use crate::store::{Received, StoredNotification};
+use crate::store::{Received, ScanCursor, StoredNotification};
 
 /// A store that stores one ban in the second of two parts, fails at first, and sends notifications without end.
 struct Chatty {
     store: Arc<FaultyStore>,
     failures: AtomicU32,
 }
-
-/// The cursor of the second part.
-const SECOND: u64 = 7;
 
 #[async_trait]
 impl Store for Chatty {
@@ -31,9 +28,12 @@ impl Store for Chatty {
         self.store.view(bucket).await
     }
 
-    async fn stored_notifications(&self, cursor: u64) -> Result<(Vec<StoredNotification>, u64), StoreOutage> {
-        if cursor != SECOND {
-            return Ok((Vec::new(), SECOND));
+    async fn stored_notifications(
+        &self,
+        after: Option<ScanCursor>,
+    ) -> Result<(Vec<StoredNotification>, Option<ScanCursor>), StoreOutage> {
+        if after.is_none() {
+            return Ok((Vec::new(), Some(ScanCursor { server: String::new(), position: 7 })));
         }
         let left = self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |failures| failures.checked_sub(1));
         if left.is_ok() {
@@ -41,7 +41,7 @@ impl Store for Chatty {
         }
         let (since, until) = (UnixSeconds(1), UnixSeconds(4_000_000_000));
         let ban = Ban { key: key(1), since, until, reason: BanReason::Operator, level: 1, shadow: false };
-        Ok((vec![StoredNotification { notification: Notification::Banned(ban), text: String::new() }], 0))
+        Ok((vec![StoredNotification { notification: Notification::Banned(ban), text: String::new() }], None))
     }
 
     fn notifications(&self) -> Option<mpsc::Receiver<Received>> {

@@ -1,9 +1,14 @@
 //! A Cluster, and a master behind Sentinel that fails over.
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::faults::minute;
 use super::nodes::{Nodes, within_one_minute, without_bans};
 use super::server::ask;
 use super::*;
 use crate::settings::OnStoreDown;
+use crate::store::StoreOutage;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_serves_buckets_from_all_its_servers_and_survives_one() {
@@ -138,45 +143,13 @@ async fn a_slot_that_is_half_moved_is_counted_at_a_server_without_slots() {
 }
 
 async fn a_half_moved_slot_is_counted_at_its_new_server(is_empty: bool) {
-    let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
-    let mut servers: Vec<Redis> = (0..3).map(|_| Redis::with(&options)).collect();
-    let addresses: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect();
-    let mut create = vec!["--cluster", "create"];
-    create.extend(addresses.iter().map(String::as_str));
-    create.push("--cluster-yes");
-    let created = ask(servers[0].port, &create);
-    assert!(created.contains("All 16384 slots covered"), "{created}");
-    let good = |server: &Redis| server.ask(&["CLUSTER", "INFO"]).contains("cluster_state:ok");
-    eventually("the Cluster is good", async || servers.iter().all(good)).await;
-    let ports: Vec<u16> = servers.iter().map(|server| server.port).collect();
-    let nodes = Nodes::start(&ports, RedisMode::Cluster, 2, |settings| {
-        without_bans(settings);
-        settings.call_budget = Duration::from_millis(500);
-        settings.on_store_down = OnStoreDown::Deny;
-    })
-    .await;
-    let id = |server: &Redis| server.ask(&["CLUSTER", "MYID"]);
+    let mut servers = cluster_of_three().await;
+    let nodes = two_nodes(&servers).await;
     if is_empty {
-        let new = Redis::with(&options);
-        assert_eq!(new.ask(&["CLUSTER", "MEET", "127.0.0.1", &ports[0].to_string()]), "OK");
-        servers.push(new);
-        let ids: Vec<String> = servers.iter().map(id).collect();
-        eventually("the new server is known", async || {
-            servers.iter().all(|server| {
-                let known = server.ask(&["CLUSTER", "NODES"]);
-                good(server) && ids.iter().all(|id| known.contains(id))
-            })
-        })
-        .await;
+        join_empty(&mut servers, &[]).await;
     }
     within_one_minute("half-moved", async |project| {
-        let slot = servers[0].ask(&["CLUSTER", "KEYSLOT", &format!("tollhouse:bucket:{{{project}}}")]);
-        // The key is in no server yet. Its owner says where new keys of the slot are.
-        let from = servers.iter().find(|server| owns(server, &slot)).unwrap();
-        // The last one owns no slots, if it is a new one.
-        let to = servers.iter().rfind(|server| server.port != from.port).unwrap();
-        assert_eq!(to.ask(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(from)]), "OK");
-        assert_eq!(from.ask(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(to)]), "OK");
+        let (slot, from, to) = begin_move(&servers, &project);
         let connections = || {
             to.ask(&["INFO", "stats"]).lines().find_map(|line| {
                 line.strip_prefix("total_connections_received:").map(|count| count.trim().parse::<u32>().unwrap())
@@ -196,6 +169,150 @@ async fn a_half_moved_slot_is_counted_at_its_new_server(is_empty: bool) {
         Some(())
     })
     .await;
+}
+
+// promise: faults.8
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_restarts_while_it_receives_its_first_slot_grants_no_unit_twice() {
+    let mut servers = cluster_of_three().await;
+    let nodes = two_nodes(&servers).await;
+    join_empty(&mut servers, &[]).await;
+    let limits = limits(60, 10_000);
+    within_one_minute("restarted", async |project| {
+        let (slot, ..) = begin_move(&servers, &project);
+        let began = minute(&servers[0]);
+        let mut admitted = 0;
+        for node in [[0].repeat(40), vec![1]].concat() {
+            admitted += u32::from(nodes.all[node].charge(&project, limits, &key(1)).await.is_ok());
+        }
+        // Nothing is left to say about the project: no statement repeats its units by chance.
+        eventually("no units are held", async || {
+            let record = nodes.all[0].usage(&project).await;
+            matches!(record, Ok(Some(record)) if record.nodes.iter().all(|node| node.held == 0))
+        })
+        .await;
+        servers[3].kill();
+        servers[3].restart();
+        // The node that spent less could be granted the units of the other.
+        eventually("the server counts again", async || {
+            let outcome = nodes.all[1].charge(&project, limits, &key(1)).await;
+            admitted += u32::from(outcome.is_ok());
+            matches!(outcome, Ok(_) | Err(ChargeError::Exceeded { .. }))
+        })
+        .await;
+        for _ in 0..100 {
+            admitted += u32::from(nodes.all[1].charge(&project, limits, &key(1)).await.is_ok());
+        }
+        for server in &servers {
+            server.ask(&["CLUSTER", "SETSLOT", &slot, "STABLE"]);
+        }
+        if minute(&servers[0]) != began {
+            return None;
+        }
+        assert!(admitted <= 60, "{admitted} of 60");
+        Some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_slow_connection_to_a_server_without_slots_is_no_outage_of_the_store() {
+    let mut servers = cluster_of_three().await;
+    let front = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let shown = front.local_addr().unwrap().port().to_string();
+    join_empty(&mut servers, &["--cluster-announce-port", &shown]).await;
+    let settings = settings_for(&[servers[0].port], RedisMode::Cluster);
+    let budget = settings.call_budget;
+    let project: ProjectUid = "slow".parse().unwrap();
+    begin_move(&servers, &project);
+    let answering = tokio::spawn(answer_late_and_no_statement(front, servers[3].port, budget / 5));
+    let store = store(&[servers[0].port], RedisMode::Cluster, 1).await;
+    // The caller's limit, as in `Quota`.
+    let answer = tokio::time::timeout(budget, store.execute(&project, need_one(1))).await;
+    assert_eq!(answer, Ok(Err(StoreOutage::Part)));
+    answering.abort();
+}
+
+/// Passes connections on to a server after `delay`. A connection ends with the first statement.
+async fn answer_late_and_no_statement(front: TcpListener, port: u16, delay: Duration) {
+    loop {
+        let (mut client, _) = front.accept().await.unwrap();
+        tokio::spawn(async move {
+            tokio::time::sleep(delay).await;
+            let mut server = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+            let (mut from_client, mut to_client) = client.split();
+            let (mut from_server, mut to_server) = server.split();
+            let asking = async {
+                let mut piece = vec![0; 65_536];
+                while let Ok(count @ 1..) = from_client.read(&mut piece).await {
+                    if piece[..count].windows(7).any(|word| word == b"EVALSHA") {
+                        std::future::pending::<()>().await;
+                    }
+                    to_server.write_all(&piece[..count]).await.unwrap();
+                }
+            };
+            let answering = tokio::io::copy(&mut from_server, &mut to_client);
+            tokio::select! { () = asking => {} _ = answering => {} }
+        });
+    }
+}
+
+const CLUSTER: [&str; 4] = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
+
+fn is_good(server: &Redis) -> bool {
+    server.ask(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
+}
+
+fn id(server: &Redis) -> String {
+    server.ask(&["CLUSTER", "MYID"])
+}
+
+async fn cluster_of_three() -> Vec<Redis> {
+    let servers: Vec<Redis> = (0..3).map(|_| Redis::with(&CLUSTER)).collect();
+    let addresses: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect();
+    let mut create = vec!["--cluster", "create"];
+    create.extend(addresses.iter().map(String::as_str));
+    create.push("--cluster-yes");
+    let created = ask(servers[0].port, &create);
+    assert!(created.contains("All 16384 slots covered"), "{created}");
+    eventually("the Cluster is good", async || servers.iter().all(is_good)).await;
+    servers
+}
+
+/// Adds a server without slots.
+async fn join_empty(servers: &mut Vec<Redis>, options: &[&str]) {
+    let new = Redis::with(&[&CLUSTER, options].concat());
+    assert_eq!(new.ask(&["CLUSTER", "MEET", "127.0.0.1", &servers[0].port.to_string()]), "OK");
+    servers.push(new);
+    let ids: Vec<String> = servers.iter().map(id).collect();
+    eventually("the new server is known", async || {
+        servers.iter().all(|server| {
+            let known = server.ask(&["CLUSTER", "NODES"]);
+            is_good(server) && ids.iter().all(|id| known.contains(id))
+        })
+    })
+    .await;
+}
+
+async fn two_nodes(servers: &[Redis]) -> Nodes {
+    let ports: Vec<u16> = servers.iter().map(|server| server.port).collect();
+    Nodes::start(&ports, RedisMode::Cluster, 2, |settings| {
+        without_bans(settings);
+        settings.call_budget = Duration::from_millis(500);
+        settings.on_store_down = OnStoreDown::Deny;
+    })
+    .await
+}
+
+/// Begins to move a project's slot, which has no keys yet, so that its server says where new keys are. Returns the slot,
+/// its server, and the last other one: that has no slots, if it is a new one.
+fn begin_move<'a>(servers: &'a [Redis], project: &ProjectUid) -> (String, &'a Redis, &'a Redis) {
+    let slot = servers[0].ask(&["CLUSTER", "KEYSLOT", &format!("tollhouse:bucket:{{{project}}}")]);
+    let from = servers.iter().find(|server| owns(server, &slot)).unwrap();
+    let to = servers.iter().rfind(|server| server.port != from.port).unwrap();
+    assert_eq!(to.ask(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(from)]), "OK");
+    assert_eq!(from.ask(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(to)]), "OK");
+    (slot, from, to)
 }
 
 /// Whether a server of a Cluster serves a slot.

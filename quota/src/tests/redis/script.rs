@@ -7,7 +7,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::*;
 use crate::ledger::bucket::{Bucket, PLACES_MAX, StoreState};
-use crate::ledger::{Claim, Executed, Generation, Incarnation, NodeId, Reply, Statement};
+use crate::ledger::{Executed, Incarnation};
 
 /// A planned statement: the parts that depend on the clock are filled in when it is made.
 #[derive(Clone, Copy, Debug)]

@@ -19,7 +19,6 @@ use super::{Link, SERVERS_MAX, Script, local_key};
 use crate::store::StoreOutage;
 use crate::store::redis::settings::{RedisAddress, RedisMode, RedisSettings};
 use chassis::names;
-use contract::time::UnixMillis;
 
 /// The longest time for one connection after its address is known, and for each query about the server.
 const CONNECT_MAX: Duration = Duration::from_millis(250);
@@ -134,19 +133,33 @@ fn ranges(answer: &Value, seed: &RedisAddress) -> Result<Vec<(u16, u16, RedisAdd
 }
 
 /// Connects to one server of a Cluster; `None` if it cannot be used.
-pub(super) async fn member(
+async fn member(settings: &RedisSettings, address: &RedisAddress, tag: String, round: u64) -> Option<Arc<Link>> {
+    link(settings, address, tag, round).await.inspect_err(|outage| warn_unusable(address, outage)).ok()
+}
+
+/// Logs that a server of a Cluster cannot be used.
+pub(super) fn warn_unusable(address: &RedisAddress, outage: &StoreOutage) {
+    tracing::warn!(
+        host = address.host, port = address.port, reason = %outage,
+        "cannot use a server of the quota Cluster; using the others"
+    );
+}
+
+/// Connects to a server of a Cluster that receives its first slot, once it serves. After a start it refuses all keys
+/// for two seconds. If nodes connected meanwhile, they would repeat their statements too early.
+pub(super) async fn receiver(
     settings: &RedisSettings,
     address: &RedisAddress,
-    tag: String,
     round: u64,
-) -> Option<Arc<Link>> {
-    let link = link(settings, address, tag, round).await.inspect_err(|outage| {
-        tracing::warn!(
-            host = address.host, port = address.port, reason = %outage,
-            "cannot use a server of the quota Cluster; using the others"
-        );
-    });
-    link.ok()
+) -> Result<Arc<Link>, StoreOutage> {
+    let link = link(settings, address, String::new(), round).await?;
+    let mut nothing = redis::cmd("HDEL");
+    nothing.arg(MEMORY_KEY).arg("");
+    match nothing.query_async::<Value>(&mut link.connection()).await {
+        Err(error) if error.code() != Some("MOVED") => Err(unreachable(error)),
+        // It serves if it names the server of the key.
+        Ok(_) | Err(_) => Ok(link),
+    }
 }
 
 /// Connects to one server, checks that it is a usable master, and loads the scripts.
@@ -181,14 +194,11 @@ async fn link(
     connection.set_response_timeout(settings.call_budget * 9 / 10);
     let memory_key = local_key(MEMORY_KEY, &tag);
     let run_id = fact("run_id");
-    let whole = |name: &str| fact(name).parse::<i64>().unwrap_or(0);
-    let started = UnixMillis(whole("server_time_usec") / 1_000 - whole("uptime_in_seconds") * 1_000);
     tracing::info!(host = address.host, port = address.port, version, run_id, "connected to the quota store (Redis)");
     Ok(Arc::new(Link {
         address: address.clone(),
         connection,
         run_id,
-        started,
         tag,
         memory_key,
         statement,
