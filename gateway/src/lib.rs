@@ -8,7 +8,7 @@
 //! caller's identity from `identity`, and sends it to one of the [`upstreams`], with its body as it arrives; every
 //! response passes `decorate`; `telemetry` counts it and writes one line.
 //!
-//! The data of the stages is in the [`replica`] (sites, projects, keys, certificates; `keys` authenticates with it) and
+//! The data of the stages is in the [`replica`] (sites, projects, keys, certificates) and
 //! in the [`quota`] ledger.
 //! [`config`] has the settings, [`server`] builds the gateway, and `admin` answers the operator, also from `recent`.
 
@@ -19,7 +19,6 @@ mod usage;
 mod overload;
 mod place;
 mod clock;
-mod keys;
 mod facts;
 mod decorate;
 mod answer;

@@ -12,6 +12,8 @@ mod preflight;
 mod redirect;
 mod route;
 
+pub(crate) use self::authenticate::Keys;
+
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
@@ -27,7 +29,6 @@ use pingora_http::RequestHeader;
 use crate::answer::Answer;
 use crate::facts::{Facts, Surface, Target};
 use crate::identity::IdentityTokens;
-use crate::keys::Keys;
 use crate::overload::Overload;
 use crate::platform_certificate::PlatformCertificate;
 use crate::request::EdgeRequest;

@@ -3,14 +3,21 @@
 //! Failures are counted per client address. An address with too many gets 429 instead of details about its key. A valid
 //! key is never refused because of other clients behind the same address: its lookup costs one memory read.
 
+use std::sync::Arc;
+
+use contract::key::{ApiKey, Environment, PresentedKey};
+use contract::project::ProjectId;
+use contract::time::UnixSeconds;
+use http::header;
+
 use super::Pipeline;
 use crate::answer::{Answer, Refusal};
-use crate::facts::{Facts, QuotaFigures};
-use crate::keys::{AuthError, Authentication};
+use crate::facts::{AuthError, Authentication, Facts, QuotaFigures};
 use crate::request::EdgeRequest;
 use contract::rejection::Rejection;
 use contract::window::Window;
 use quota::allowance::QuotaOutcome;
+use replica::Replica;
 
 /// The message for a missing bearer scheme.
 const NO_BEARER: &str = "Send the API key as: Authorization: Bearer <API_KEY>.";
@@ -90,4 +97,65 @@ impl Pipeline {
 fn has_no_scheme(request: &EdgeRequest<'_>) -> bool {
     let value = request.single(http::header::AUTHORIZATION).unwrap_or_default();
     !value.split_once(' ').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+}
+
+/// Looks keys up for one deployment.
+pub(crate) struct Keys {
+    replica: Arc<Replica>,
+    environment: Environment,
+}
+
+impl Keys {
+    /// The deployment whose keys are valid here.
+    pub(crate) fn environment(&self) -> Environment {
+        self.environment
+    }
+
+    /// Keys of this deployment, from this replica.
+    pub(crate) fn new(replica: Arc<Replica>, environment: Environment) -> Self {
+        Self { replica, environment }
+    }
+
+    /// The key of a request, if it opens sites of `project` (of any project if `None`).
+    ///
+    /// # Errors
+    /// [`AuthError`]: the client sees the same answer for all but `Missing` and `Expired`.
+    pub(crate) fn authenticate(
+        &self,
+        request: &EdgeRequest<'_>,
+        project: Option<&ProjectId>,
+        now: UnixSeconds,
+    ) -> Result<Arc<ApiKey>, AuthError> {
+        let presented = presented(request)?;
+        if presented.environment() != self.environment {
+            return Err(AuthError::Unknown);
+        }
+        let key = self.replica.key(&presented.digest()).ok_or(AuthError::Unknown)?;
+        if key.environment != self.environment || project.is_some_and(|project| *project != key.project) {
+            return Err(AuthError::Unknown);
+        }
+        if key.expires_at.is_some_and(|end| end <= now) {
+            return Err(AuthError::Expired);
+        }
+        Ok(key)
+    }
+}
+
+/// The key in `Authorization`, if that header occurs once.
+fn presented(request: &EdgeRequest<'_>) -> Result<PresentedKey, AuthError> {
+    if !request.headers.contains_key(header::AUTHORIZATION) {
+        return Err(AuthError::Missing);
+    }
+    // Two headers, or bytes outside ASCII: two parsers could read two keys.
+    let value = request.single(header::AUTHORIZATION).ok_or(AuthError::Malformed)?;
+    PresentedKey::from_authorization(value).map_err(|_| AuthError::Malformed)
+}
+
+/// Whether a request carries something like a key in a place where it must not.
+pub(crate) fn carries_a_key(request: &EdgeRequest<'_>) -> bool {
+    request
+        .headers
+        .get_all(header::AUTHORIZATION)
+        .iter()
+        .any(|value| value.as_bytes().windows(3).any(|window| window == b"th_"))
 }

@@ -2,9 +2,9 @@
 //! primary domain in one hop.
 
 use super::Pipeline;
+use super::authenticate::carries_a_key;
 use crate::answer::Answer;
 use crate::facts::{Facts, Surface};
-use crate::keys;
 use crate::request::EdgeRequest;
 use contract::rejection::Rejection;
 
@@ -16,7 +16,7 @@ impl Pipeline {
         // On an API any Authorization header counts as a key; on a public site only one that resembles a Tollhouse key.
         let authorization_counts =
             facts.surface == Surface::Api && request.headers.contains_key(http::header::AUTHORIZATION);
-        if authorization_counts || keys::carries_a_key(request) {
+        if authorization_counts || carries_a_key(request) {
             // For the log: the exposed key. The request is refused in any case.
             let project = facts.project.as_ref().map(|project| project.id.clone());
             facts.caller.key = self.keys.authenticate(request, project.as_ref(), self.clock.now_seconds()).ok();
