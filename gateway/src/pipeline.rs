@@ -12,13 +12,12 @@ mod preflight;
 mod redirect;
 mod route;
 
-pub(crate) use self::authenticate::Keys;
-
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use chassis::clock::Clock;
 use chassis::health::Health;
+use contract::key::Environment;
 use contract::plan::Plan;
 use contract::rejection::Rejection;
 use contract::site::Serves;
@@ -43,8 +42,8 @@ use upstreams::Upstreams;
 pub(crate) struct Pipeline {
     /// The published sites, projects and keys.
     pub replica: Arc<Replica>,
-    /// Authentication of API keys.
-    pub keys: Keys,
+    /// The deployment whose keys are valid here.
+    pub environment: Environment,
     /// Quotas of projects.
     pub quota: Quota,
     /// Plans with limits that are not enforced.

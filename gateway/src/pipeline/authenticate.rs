@@ -5,9 +5,8 @@
 
 use std::sync::Arc;
 
-use contract::key::{ApiKey, Environment, PresentedKey};
-use contract::project::ProjectId;
-use contract::time::UnixSeconds;
+use contract::key::{ApiKey, PresentedKey};
+use contract::project::Project;
 use http::header;
 
 use super::Pipeline;
@@ -17,7 +16,6 @@ use crate::request::EdgeRequest;
 use contract::rejection::Rejection;
 use contract::window::Window;
 use quota::allowance::QuotaOutcome;
-use replica::Replica;
 
 /// The message for a missing bearer scheme.
 const NO_BEARER: &str = "Send the API key as: Authorization: Bearer <API_KEY>.";
@@ -42,8 +40,7 @@ impl Pipeline {
     }
 
     pub(super) fn authenticate(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Result<(), Answer> {
-        let project = facts.project.as_ref().map(|project| project.id.clone());
-        match self.keys.authenticate(request, project.as_ref(), self.clock.now_seconds()) {
+        match self.key(request, facts.project.as_deref()) {
             Ok(key) => {
                 // A key is unknown until its project has arrived. A key of a removed project stays unknown even if
                 // another project has its name now.
@@ -59,6 +56,25 @@ impl Pipeline {
             }
             Err(error) => Err(self.refuse(error, request, facts)),
         }
+    }
+
+    /// The key of a request, if it opens sites of `project` (of any project if `None`).
+    ///
+    /// # Errors
+    /// [`AuthError`]: the client sees the same answer for all but `Missing` and `Expired`.
+    pub(super) fn key(&self, request: &EdgeRequest<'_>, project: Option<&Project>) -> Result<Arc<ApiKey>, AuthError> {
+        let presented = presented(request)?;
+        if presented.environment() != self.environment {
+            return Err(AuthError::Unknown);
+        }
+        let key = self.replica.key(&presented.digest()).ok_or(AuthError::Unknown)?;
+        if key.environment != self.environment || project.is_some_and(|project| project.id != key.project) {
+            return Err(AuthError::Unknown);
+        }
+        if key.expires_at.is_some_and(|end| end <= self.clock.now_seconds()) {
+            return Err(AuthError::Expired);
+        }
+        Ok(key)
     }
 
     fn refuse(&self, error: AuthError, request: &EdgeRequest<'_>, facts: &mut Facts) -> Answer {
@@ -97,48 +113,6 @@ impl Pipeline {
 fn has_no_scheme(request: &EdgeRequest<'_>) -> bool {
     let value = request.single(http::header::AUTHORIZATION).unwrap_or_default();
     !value.split_once(' ').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-}
-
-/// Looks keys up for one deployment.
-pub(crate) struct Keys {
-    replica: Arc<Replica>,
-    environment: Environment,
-}
-
-impl Keys {
-    /// The deployment whose keys are valid here.
-    pub(crate) fn environment(&self) -> Environment {
-        self.environment
-    }
-
-    /// Keys of this deployment, from this replica.
-    pub(crate) fn new(replica: Arc<Replica>, environment: Environment) -> Self {
-        Self { replica, environment }
-    }
-
-    /// The key of a request, if it opens sites of `project` (of any project if `None`).
-    ///
-    /// # Errors
-    /// [`AuthError`]: the client sees the same answer for all but `Missing` and `Expired`.
-    pub(crate) fn authenticate(
-        &self,
-        request: &EdgeRequest<'_>,
-        project: Option<&ProjectId>,
-        now: UnixSeconds,
-    ) -> Result<Arc<ApiKey>, AuthError> {
-        let presented = presented(request)?;
-        if presented.environment() != self.environment {
-            return Err(AuthError::Unknown);
-        }
-        let key = self.replica.key(&presented.digest()).ok_or(AuthError::Unknown)?;
-        if key.environment != self.environment || project.is_some_and(|project| *project != key.project) {
-            return Err(AuthError::Unknown);
-        }
-        if key.expires_at.is_some_and(|end| end <= now) {
-            return Err(AuthError::Expired);
-        }
-        Ok(key)
-    }
 }
 
 /// The key in `Authorization`, if that header occurs once.

@@ -18,8 +18,7 @@ impl Pipeline {
             facts.surface == Surface::Api && request.headers.contains_key(http::header::AUTHORIZATION);
         if authorization_counts || carries_a_key(request) {
             // For the log: the exposed key. The request is refused in any case.
-            let project = facts.project.as_ref().map(|project| project.id.clone());
-            facts.caller.key = self.keys.authenticate(request, project.as_ref(), self.clock.now_seconds()).ok();
+            facts.caller.key = self.key(request, facts.project.as_deref()).ok();
             return Err(Rejection::HttpsRequired.into());
         }
         Err(self.redirect_to_final_url(request, facts))

@@ -18,7 +18,7 @@ use crate::clock::FleetClock;
 use crate::config::Config;
 use crate::gateway::Gateway;
 use crate::overload::Overload;
-use crate::pipeline::{Keys, Pipeline};
+use crate::pipeline::Pipeline;
 use crate::platform_certificate::PlatformCertificate;
 use crate::request_id::RequestId;
 use crate::telemetry::Telemetry;
@@ -102,7 +102,7 @@ impl Parts {
         );
         let pipeline = Pipeline {
             replica: self.replica.clone(),
-            keys: Keys::new(self.replica.clone(), config.environment),
+            environment: config.environment,
             quota: self.quota.clone(),
             shadow_plans: config.quota.shadow_plans.clone(),
             failed_authentications,
