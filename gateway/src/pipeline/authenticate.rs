@@ -126,7 +126,7 @@ fn presented(request: &EdgeRequest<'_>) -> Result<PresentedKey, AuthError> {
 }
 
 /// Whether a request carries something like a key in a place where it must not.
-pub(crate) fn carries_a_key(request: &EdgeRequest<'_>) -> bool {
+pub(super) fn carries_a_key(request: &EdgeRequest<'_>) -> bool {
     request
         .headers
         .get_all(header::AUTHORIZATION)
