@@ -2,7 +2,7 @@
 //!
 //! A client connects to the [`listener`], which bounds connections, finishes the TLS handshake with a certificate from
 //! the [`replica`] and passes on only well-formed heads. For either HTTP version, `exchange` takes a request from its
-//! head to its log line: it builds a `request::EdgeRequest` and asks the `pipeline` of the `gateway` for the site, the
+//! head to its log line: it builds a `request::EdgeRequest` and asks the `pipeline` for the site, the
 //! caller, the quota and the upstream. `facts` collects the results; the gateway's own responses are `answer`s, and
 //! every refusal is a [`Rejection`](contract::rejection::Rejection). `forward` rewrites an accepted request, with the
 //! caller's identity from `identity`, and sends it to one of the [`upstreams`], with its body as it arrives; every
@@ -30,7 +30,6 @@ mod telemetry;
 mod forward;
 pub mod config;
 mod pipeline;
-mod gateway;
 mod exchange;
 mod admin;
 pub mod server;

@@ -9,8 +9,8 @@ use http::Method;
 use pingora::Error;
 use tokio::time::Instant;
 
+use super::Gateway;
 use super::upstream::Refused;
-use crate::gateway::Gateway;
 use upstreams::{Endpoint, RetryBudget, Upstream};
 
 /// How often a request may be sent without a response. Attempts that an upstream refused without processing them
@@ -89,7 +89,10 @@ impl Failed {
         let now = gateway.clock.monotonic();
         let mut reliable = true;
         match self.failure {
-            Failure::Unconnected => gateway.has_not_connected(endpoint),
+            Failure::Unconnected => {
+                endpoint.failed(now);
+                gateway.pipeline.upstreams.look_up_now();
+            }
             // A response that is late where others are not is the request's own matter.
             _ if self.late => reliable = endpoint.lost(true, began, now),
             Failure::Ended { before_request: false } | Failure::Unanswered => drop(endpoint.lost(false, began, now)),

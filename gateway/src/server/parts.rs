@@ -16,7 +16,7 @@ use super::secrets::Secrets;
 use super::watcher::EdgeWatcher;
 use crate::clock::FleetClock;
 use crate::config::Config;
-use crate::gateway::Gateway;
+use crate::exchange::Gateway;
 use crate::overload::Overload;
 use crate::pipeline::Pipeline;
 use crate::platform_certificate::PlatformCertificate;

@@ -1,48 +1,78 @@
-//! The parts that serve every request of either HTTP version: the stages, telemetry and the clock; and the responses of
-//! the gateway itself.
+//! Ends an exchange with a response of the gateway itself: an answer of the pipeline, or the refusal of a request that
+//! failed.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
-use chassis::clock::Clock;
-use chassis::trace::TraceId;
 use http::StatusCode;
+use pingora::Error;
 
-use crate::answer::Answer;
+use super::downstream::Downstream;
+use super::{Exchange, Gateway};
+use crate::answer::{Answer, Refusal, accepts_html};
 use crate::decorate::{PresentFields, ResponseSink, add_fields};
 use crate::facts::{Facts, QuotaFigures, Surface};
+use crate::forward;
 use crate::grpc::{self, WebForm};
-use crate::pipeline::Pipeline;
-use crate::request_id::RequestId;
-use crate::telemetry::Telemetry;
+use contract::rejection::Rejection;
 use listener::Connection;
 use quota::allowance::QuotaOutcome;
-use upstreams::Endpoint;
 
-/// Shared by all requests of a gateway.
-pub(crate) struct Gateway {
-    /// The stages.
-    pub pipeline: Pipeline,
-    /// Metrics and log.
-    pub telemetry: Arc<Telemetry>,
-    /// The time.
-    pub clock: Arc<dyn Clock>,
+impl Exchange<'_> {
+    /// Sends an answer of the gateway.
+    pub(super) async fn answer<D: Downstream>(&mut self, client: &mut D, answer: Answer) -> pingora::Result<()> {
+        let mut head = client.head();
+        let page = accepts_html(&self.head.headers);
+        let (status, body) = self.gateway.compose(&mut self.facts, self.connection, (answer, page), &mut head)?;
+        let body = if self.is_head() { Cow::Borrowed("") } else { body };
+        self.status = status.as_u16();
+        self.body_bytes = body.len() as u64;
+        // After an unexpected body, or after a request for another protocol, the next bytes are not a request.
+        if self.facts.connection.upgrade || self.facts.refused == Some(Rejection::BodyNotAllowed) {
+            client.close_after_response();
+        }
+        client.answer(head, body).await
+    }
+
+    /// Ends a request that was served or failed. Returns whether the client got a complete response, and the error.
+    pub(super) async fn finish<D: Downstream>(
+        &mut self,
+        client: &mut D,
+        served: pingora::Result<()>,
+    ) -> (bool, Option<Box<Error>>) {
+        match served {
+            Ok(()) => (true, None),
+            Err(error) => (self.fail(client, &error).await, Some(error)),
+        }
+    }
+
+    /// Answers a request that failed, unless its response has begun. Returns whether the client got a complete
+    /// response.
+    async fn fail(&mut self, client: &mut impl Downstream, error: &Error) -> bool {
+        let Some(rejection) = client.refusal().or_else(|| forward::rejection(error)) else { return false };
+        self.facts.refused = Some(rejection);
+        if self.status != 0 {
+            if self.facts.connection.is_grpc && client.may_end_call() {
+                return self.end_call(client, rejection).await;
+            }
+            client.break_off().await;
+            return false;
+        }
+        let answered = self.answer(client, Refusal::new(rejection).into()).await;
+        answered.inspect_err(|error| tracing::debug!(%error, "cannot send a refusal")).is_ok()
+    }
+
+    /// Ends a gRPC response that has begun with the status of the failure. Returns whether it was written.
+    async fn end_call(&mut self, client: &mut impl Downstream, rejection: Rejection) -> bool {
+        let (trailers, code) = grpc::trailers(rejection);
+        self.facts.connection.grpc_status = Some(code);
+        client.end(Some(trailers)).await.is_ok()
+    }
 }
 
 impl Gateway {
-    /// Begins a request: takes its id and the time.
-    pub(crate) fn begin(&self) -> Box<Facts> {
-        let mut facts = Facts::new(RequestId::random(), self.clock.now(), self.clock.monotonic());
-        let tracer = &self.telemetry.tracer;
-        // Clients do not choose whether a trace is sampled: the load is ours.
-        facts.sampled =
-            tracer.is_on() && TraceId::parse(facts.request_id.as_str()).is_some_and(|trace| tracer.samples(trace));
-        Box::new(facts)
-    }
-
     /// Writes the head of an answer to `out`, without the connection's fields; returns the status and the body. With
     /// `page`, a site for people gets a page.
-    pub(crate) fn compose(
+    fn compose(
         &self,
         facts: &mut Facts,
         connection: &Connection,
@@ -101,11 +131,5 @@ impl Gateway {
                 };
             facts.quota.figures = Some(QuotaFigures { allowances, outcome: QuotaOutcome::Admitted });
         }
-    }
-
-    /// Records that the endpoint took no connection.
-    pub(crate) fn has_not_connected(&self, endpoint: &Endpoint) {
-        endpoint.failed(self.clock.monotonic());
-        self.pipeline.upstreams.look_up_now();
     }
 }
