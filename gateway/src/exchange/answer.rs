@@ -6,23 +6,21 @@ use std::borrow::Cow;
 use http::StatusCode;
 use pingora::Error;
 
+use super::Exchange;
 use super::downstream::Downstream;
-use super::{Exchange, Gateway};
 use crate::answer::{Answer, Refusal, accepts_html};
 use crate::decorate::{PresentFields, ResponseSink, add_fields};
-use crate::facts::{Facts, QuotaFigures, Surface};
+use crate::facts::{QuotaFigures, Surface};
 use crate::forward;
 use crate::grpc::{self, WebForm};
 use contract::rejection::Rejection;
-use listener::Connection;
 use quota::allowance::QuotaOutcome;
 
 impl Exchange<'_> {
     /// Sends an answer of the gateway.
     pub(super) async fn answer<D: Downstream>(&mut self, client: &mut D, answer: Answer) -> pingora::Result<()> {
         let mut head = client.head();
-        let page = accepts_html(&self.head.headers);
-        let (status, body) = self.gateway.compose(&mut self.facts, self.connection, (answer, page), &mut head)?;
+        let (status, body) = self.compose(answer, &mut head)?;
         let body = if self.is_head() { Cow::Borrowed("") } else { body };
         self.status = status.as_u16();
         self.body_bytes = body.len() as u64;
@@ -67,48 +65,48 @@ impl Exchange<'_> {
         self.facts.connection.grpc_status = Some(code);
         client.end(Some(trailers)).await.is_ok()
     }
-}
 
-impl Gateway {
-    /// Writes the head of an answer to `out`, without the connection's fields; returns the status and the body. With
-    /// `page`, a site for people gets a page.
+    /// Writes the head of an answer to `out`, without the connection's fields; returns the status and the body. A
+    /// visitor of a site gets a page if the browser asks for one.
     fn compose(
-        &self,
-        facts: &mut Facts,
-        connection: &Connection,
-        (answer, page): (Answer, bool),
+        &mut self,
+        answer: Answer,
         out: &mut impl ResponseSink,
     ) -> pingora::Result<(StatusCode, Cow<'static, str>)> {
         // A request that failed by our own fault before an upstream answered costs nothing.
         if matches!(&answer, Answer::Refuse(refusal) if refusal.rejection.is_free())
-            && facts.upstream.answered.is_none()
+            && self.facts.upstream.answered.is_none()
         {
-            self.refund(facts);
+            self.refund();
         }
-        self.show_limits(facts, connection);
+        self.show_limits();
         if let Answer::Refuse(refusal) = &answer {
-            facts.refused = Some(refusal.rejection);
+            self.facts.refused = Some(refusal.rejection);
         }
         // A gRPC client reads gRPC statuses and no body.
-        let form = facts.connection.grpc_web;
-        if let (Answer::Refuse(refusal), true) = (&answer, facts.connection.is_grpc || form.is_some()) {
+        let form = self.facts.connection.grpc_web;
+        if let (Answer::Refuse(refusal), true) = (&answer, self.facts.connection.is_grpc || form.is_some()) {
             let content_type = form.map_or(grpc::CONTENT_TYPE, WebForm::content_type);
             let (status, code) = refusal.write_grpc(content_type, out)?;
-            facts.connection.grpc_status = Some(code);
-            add_fields(facts, connection.is_tls(), PresentFields::default(), out)?;
+            self.facts.connection.grpc_status = Some(code);
+            add_fields(&self.facts, self.connection.is_tls(), PresentFields::default(), out)?;
             if form.is_some() {
                 out.figure("Content-Length", 0)?;
             }
             return Ok((status, Cow::Borrowed("")));
         }
         let (status, body) = match &answer {
-            Answer::Refuse(refusal) if page && matches!(facts.surface, Surface::Site | Surface::Listener) => {
-                let own = facts.upstream.configured.as_ref().and_then(|upstream| upstream.settings.error_page.as_ref());
-                refusal.write_page(own, &facts.request_id, out)?
+            Answer::Refuse(refusal)
+                if matches!(self.facts.surface, Surface::Site | Surface::Listener)
+                    && accepts_html(&self.head.headers) =>
+            {
+                let own =
+                    self.facts.upstream.configured.as_ref().and_then(|upstream| upstream.settings.error_page.as_ref());
+                refusal.write_page(own, &self.facts.request_id, out)?
             }
             _ => answer.write(out)?,
         };
-        add_fields(facts, connection.is_tls(), PresentFields::default(), out)?;
+        add_fields(&self.facts, self.connection.is_tls(), PresentFields::default(), out)?;
         if status != StatusCode::NO_CONTENT {
             out.figure("Content-Length", body.len())?;
         }
@@ -116,20 +114,19 @@ impl Gateway {
     }
 
     /// Refunds the charge. The response still shows the figures before the refund: they never rise within a window.
-    fn refund(&self, facts: &mut Facts) {
-        if let (Some(allowances), Some(payer)) = (facts.quota.charged.take(), &facts.caller.payer) {
-            self.pipeline.quota.refund(&payer.uid, &allowances);
+    fn refund(&mut self) {
+        if let (Some(allowances), Some(payer)) = (self.facts.quota.charged.take(), &self.facts.caller.payer) {
+            self.gateway.pipeline.quota.refund(&payer.uid, &allowances);
         }
     }
 
     /// Every API response shows limits: the caller's, or those of its address if it is not authenticated.
-    fn show_limits(&self, facts: &mut Facts, connection: &Connection) {
-        if facts.surface == Surface::Api && facts.quota.figures.is_none() {
-            let allowances =
-                match self.pipeline.failed_authentications.check(facts.client(connection), self.clock.now()) {
-                    Ok(allowances) | Err(allowances) => allowances,
-                };
-            facts.quota.figures = Some(QuotaFigures { allowances, outcome: QuotaOutcome::Admitted });
+    fn show_limits(&mut self) {
+        if self.facts.surface == Surface::Api && self.facts.quota.figures.is_none() {
+            let client = self.facts.client(self.connection);
+            let (Ok(allowances) | Err(allowances)) =
+                self.gateway.pipeline.failed_authentications.check(client, self.gateway.clock.now());
+            self.facts.quota.figures = Some(QuotaFigures { allowances, outcome: QuotaOutcome::Admitted });
         }
     }
 }
