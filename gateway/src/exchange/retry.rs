@@ -5,12 +5,12 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use h2::Reason;
 use http::Method;
 use pingora::Error;
 use tokio::time::Instant;
 
 use super::Gateway;
-use super::upstream::Refused;
 use upstreams::{Endpoint, RetryBudget, Upstream};
 
 /// How often a request may be sent without a response. Attempts that an upstream refused without processing them
@@ -54,6 +54,28 @@ pub(super) enum Failure {
     Unanswered,
     /// The upstream may have processed the request, or its response has begun.
     Unknown,
+}
+
+/// How an upstream refused a request unread. The request may be retried, whatever its method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// `REFUSED_STREAM`: this request.
+    Stream,
+    /// GOAWAY: further requests on this connection.
+    Connection,
+}
+
+impl Refused {
+    /// The refusal in an error, if it is one.
+    pub(super) fn of(error: &Error) -> Option<Self> {
+        let cause = error.cause.as_deref()?.downcast_ref::<h2::Error>()?;
+        let is_stream = cause.is_reset() && cause.reason() == Some(Reason::REFUSED_STREAM);
+        match (cause.is_remote(), cause.is_go_away()) {
+            (true, true) => Some(Self::Connection),
+            (true, false) if is_stream => Some(Self::Stream),
+            _ => None,
+        }
+    }
 }
 
 /// The addresses of an upstream, apart from the one whose attempt failed.

@@ -21,7 +21,6 @@ use tokio::time::Instant;
 use self::http1::Http1Call;
 pub(super) use self::http1::response as http1_response;
 use self::http2::Http2Call;
-pub(super) use self::http2::Refused;
 pub(super) use self::http2::head::wants_trailers;
 pub(super) use self::open::open;
 pub(super) use self::request_body::RequestBody;

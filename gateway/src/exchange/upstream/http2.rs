@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use h2::client::ResponseFuture;
-use h2::{Reason, RecvStream, SendStream};
+use h2::{RecvStream, SendStream};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use pingora::{Error, ErrorType};
 use tokio::time::Instant;
@@ -18,6 +18,7 @@ use super::wait_limits::Waits;
 use super::{READ_BYTES, RequestBody, ResponseHead};
 use crate::decorate::ResponseSink;
 use crate::exchange::downstream::Downstream;
+use crate::exchange::retry::Refused;
 use crate::exchange::websocket;
 use upstreams::Lease;
 
@@ -274,28 +275,6 @@ impl Sending {
 fn broken<T>(error: h2::Error) -> pingora::Result<T> {
     let kind = if error.is_io() { ErrorType::ReadError } else { ErrorType::H2Error };
     Err(Error::because(kind, "reading from the upstream", error).into_up())
-}
-
-/// How an upstream refused a request unread. The request may be retried, whatever its method.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::exchange) enum Refused {
-    /// `REFUSED_STREAM`: this request.
-    Stream,
-    /// GOAWAY: further requests on this connection.
-    Connection,
-}
-
-impl Refused {
-    /// The refusal in an error, if it is one.
-    fn of(error: &Error) -> Option<Self> {
-        let cause = error.cause.as_deref()?.downcast_ref::<h2::Error>()?;
-        let is_stream = cause.is_reset() && cause.reason() == Some(Reason::REFUSED_STREAM);
-        match (cause.is_remote(), cause.is_go_away()) {
-            (true, true) => Some(Self::Connection),
-            (true, false) if is_stream => Some(Self::Stream),
-            _ => None,
-        }
-    }
 }
 
 /// The code that ended a stream or a connection, for an operator.
