@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use self::http1::Http1Call;
 pub(super) use self::http1::response as http1_response;
 use self::http2::Http2Call;
-pub(super) use self::http2::head::wants_trailers;
+pub(super) use self::http2::wants_trailers;
 pub(super) use self::open::open;
 pub(super) use self::request_body::RequestBody;
 pub(super) use self::trailers::{of_response, write as write_trailers};
@@ -267,7 +267,7 @@ impl Version {
     ) -> pingora::Result<Waits> {
         match self {
             Self::Http1(http1) => http1.poll_send(request_body, client, moved, cx),
-            Self::Http2(http2) => http2.sending.poll(request_body, client, moved, cx),
+            Self::Http2(http2) => http2.poll_send(request_body, client, moved, cx),
         }
     }
 
@@ -275,7 +275,7 @@ impl Version {
     fn has_sent(&self) -> bool {
         match self {
             Self::Http1(http1) => http1.has_sent(),
-            Self::Http2(http2) => http2.sending.is_over(),
+            Self::Http2(http2) => http2.has_sent(),
         }
     }
 

@@ -68,7 +68,7 @@ pub(in crate::exchange) async fn open(
         Err(error) => return Err(unopened(endpoint, Failure::Unconnected, error)),
     };
     let kind = ConnectionKind { reused: lease.reused, http2: true, tls: transport.tls().is_some() };
-    let head = http2::head::request(request.head, transport.url_scheme())?;
+    let head = http2::request_head(request.head, transport.url_scheme())?;
     request_body.begin(true, true);
     match Http2Call::begin(lease, head, request_body, request.switches) {
         Ok(call) => Ok((UpstreamCall::new(Version::Http2(Box::new(call)), request, kind), other.or(moved))),
