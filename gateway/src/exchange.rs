@@ -34,7 +34,7 @@ use self::downstream::grpc_web::{self, GrpcWebClient};
 use self::downstream::http1::Http1Client;
 use self::downstream::http2::Http2Client;
 use self::retry::{Failed, Retries, Retry};
-use self::upstream::{Request, RequestBody, ResponseHead, UpstreamCall, WaitLimits, of_response, open, wants_trailers};
+use self::upstream::{Request, RequestBody, ResponseHead, UpstreamCall, WaitLimits, of_response, wants_trailers};
 use self::websocket::Handshake;
 use crate::decorate::{HostCookies, ResponseSink as _, add_fields, is_removed};
 use crate::facts::Facts;
@@ -304,7 +304,8 @@ impl<'a> Exchange<'a> {
         request_body: &mut RequestBody,
         client: &mut D,
     ) -> Result<Answered<D::Head>, Failed> {
-        let opened = open((upstream, endpoint), &self.request(upstream, received_after), request_body, now).await;
+        let request = self.request(upstream, received_after);
+        let opened = UpstreamCall::open((upstream, endpoint), &request, request_body, now).await;
         let (mut call, other) = opened?;
         let endpoint = other.as_ref().unwrap_or(endpoint);
         if let Some(other) = &other {

@@ -17,9 +17,10 @@ use futures_util::stream::FuturesUnordered;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use super::dial::dial;
 use super::{
     DialError, DialFailure, Endpoint, EndpointAddress, Endpoints, Stream, Transport, Upstream, UpstreamSettings,
-    Upstreams, dial, sessions,
+    Upstreams, sessions,
 };
 
 /// The start of a status line: `HTTP/1.1 200`.

@@ -194,7 +194,9 @@ impl Sessions {
 }
 
 /// Refuses a TLS stream whose handshake did not negotiate HTTP/2.
-pub async fn negotiated(connecting: impl Future<Output = Result<Stream, DialError>>) -> Result<Stream, DialError> {
+pub(super) async fn negotiated(
+    connecting: impl Future<Output = Result<Stream, DialError>>,
+) -> Result<Stream, DialError> {
     let stream = connecting.await?;
     if stream.is_tls() && !stream.agreed_on_http2() {
         return Err(DialError::because(DialFailure::Protocol, "the upstream did not negotiate HTTP/2"));

@@ -11,7 +11,7 @@ use pingora::Error;
 use tokio::time::Instant;
 
 use super::Gateway;
-use upstreams::{Endpoint, RetryBudget, Upstream};
+use upstreams::{ConnectError, DialError, Endpoint, RetryBudget, Upstream};
 
 /// How often a request may be sent without a response. Attempts that an upstream refused without processing them
 /// ("unread") are not among them.
@@ -170,6 +170,17 @@ impl Retries {
             }
             _ => Retry::Never,
         }
+    }
+}
+
+impl From<ConnectError> for Failed {
+    fn from(error: ConnectError) -> Self {
+        let (failure, DialError { kind, reason }) = match error {
+            ConnectError::Unconnected(error) => (Failure::Unconnected, error),
+            ConnectError::NotHttp2(error) => (Failure::Unsent, error),
+        };
+        let error = Error::explain(kind.error_type(), "connecting to the upstream").into_up();
+        Self { failure, reason, ..error.into() }
     }
 }
 

@@ -2,13 +2,13 @@
 
 mod http1;
 mod http2;
-mod open;
 mod wait_limits;
 mod request_body;
 mod trailers;
 
 use std::future::poll_fn;
 use std::io;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -22,7 +22,6 @@ use self::http1::Http1Call;
 pub(super) use self::http1::response as http1_response;
 use self::http2::Http2Call;
 pub(super) use self::http2::wants_trailers;
-pub(super) use self::open::open;
 pub(super) use self::request_body::RequestBody;
 pub(super) use self::trailers::{of_response, write as write_trailers};
 pub(super) use self::wait_limits::WaitLimits;
@@ -31,7 +30,7 @@ use super::downstream::Downstream;
 use super::retry::{Failed, Failure};
 use crate::decorate::{PresentFields, ResponseSink};
 use crate::facts::ConnectionKind;
-use upstreams::{Endpoint, Requirements};
+use upstreams::{Endpoint, Requirements, Upstream, UpstreamConnection, connect};
 
 /// Buffer size for one read of a body.
 pub(super) const READ_BYTES: usize = 64 * 1024;
@@ -80,6 +79,34 @@ enum Version {
 }
 
 impl UpstreamCall {
+    /// Opens a call at this address of the upstream; or at another one, which is returned too, if this one does not
+    /// answer soon. `now` is the monotonic time.
+    pub(super) async fn open(
+        (upstream, endpoint): (&Arc<Upstream>, &Arc<Endpoint>),
+        request: &Request<'_>,
+        request_body: &mut RequestBody,
+        now: Duration,
+    ) -> Result<(Self, Option<Arc<Endpoint>>), Failed> {
+        let connecting = connect((upstream, endpoint), &request.requirements, request.switches, now);
+        let (connection, other) = connecting.await?;
+        let call = match connection {
+            UpstreamConnection::Http1 { stream, lifetime, reused } => {
+                let kind = ConnectionKind { reused, http2: false, tls: stream.is_tls() };
+                request_body.begin(reused && request.requirements.may_be_repeated, false);
+                Self::new(Version::Http1(Http1Call::new((stream, lifetime), request, request_body)), request, kind)
+            }
+            UpstreamConnection::Http2(lease) => {
+                let transport = &upstream.settings.transport;
+                let kind = ConnectionKind { reused: lease.reused, http2: true, tls: transport.tls().is_some() };
+                let head = http2::request_head(request.head, transport.url_scheme())?;
+                request_body.begin(true, true);
+                let call = Http2Call::begin(lease, head, request_body, request.switches)?;
+                Self::new(Version::Http2(Box::new(call)), request, kind)
+            }
+        };
+        Ok((call, other))
+    }
+
     fn new(version: Version, request: &Request<'_>, kind: ConnectionKind) -> Self {
         Self { version, buffer: BytesMut::new(), wait_limits: request.wait_limits, kind }
     }

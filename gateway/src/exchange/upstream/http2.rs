@@ -20,7 +20,7 @@ use super::wait_limits::Waits;
 use super::{READ_BYTES, RequestBody, ResponseHead, http1_response};
 use crate::decorate::{PresentFields, ResponseSink};
 use crate::exchange::downstream::Downstream;
-use crate::exchange::retry::Refused;
+use crate::exchange::retry::{Failed, Failure, Refused};
 use crate::exchange::websocket;
 use crate::grpc;
 use listener::fields::{may_stand_in_request, may_stand_in_response};
@@ -47,13 +47,13 @@ impl Http2Call {
     /// Sends the head; a request that `switches` as a CONNECT, if the upstream accepts that (RFC 8441).
     ///
     /// # Errors
-    /// If the connection accepts no more streams; nothing was sent then.
+    /// If the connection accepts no more streams: [`Failure::Unsent`].
     pub(super) fn begin(
         mut lease: Lease,
         mut request: http::Request<()>,
         request_body: &RequestBody,
         switches: bool,
-    ) -> Result<Self, h2::Error> {
+    ) -> Result<Self, Failed> {
         let is_tunnel = switches && lease.sender.is_extended_connect_protocol_enabled();
         let accept = if is_tunnel { websocket::connect(&mut request) } else { None };
         let is_over = request_body.is_empty();
@@ -65,7 +65,8 @@ impl Http2Call {
             }
             Err(error) => {
                 lease.leave();
-                Err(error)
+                let error = Error::because(ErrorType::H2Error, "writing to the upstream", error).into_up();
+                Err(Failed { failure: Failure::Unsent, ..error.into() })
             }
         }
     }
