@@ -30,7 +30,6 @@ use pingora_http::RequestHeader;
 use tokio::time::Instant;
 
 use self::downstream::Downstream;
-use self::downstream::grpc_web::{self, GrpcWebClient};
 use self::downstream::http1::Http1Client;
 use self::downstream::http2::Http2Client;
 use self::retry::{Failed, Retries, Retry};
@@ -193,22 +192,6 @@ impl<'a> Exchange<'a> {
         // A well-formed request has a host by now.
         let malformed = self.facts.host.is_none() && self.facts.refused.is_some_and(is_about_form);
         Outcome { whole, malformed }
-    }
-
-    /// Translates a gRPC-Web call and forwards it; returns what [`Self::finish`] does.
-    async fn forward_grpc_web<D: Downstream>(
-        &mut self,
-        form: WebForm,
-        client: &mut D,
-        announced: AnnouncedBody,
-    ) -> (bool, Option<Box<Error>>) {
-        self.facts.connection.is_grpc = true;
-        let mut client = GrpcWebClient::new(client, form);
-        let served = match grpc_web::translate(form, &mut self.head, announced) {
-            Ok(announced) => self.forward(&mut client, announced).await,
-            Err(error) => Err(error),
-        };
-        self.finish(&mut client, served).await
     }
 
     async fn forward<D: Downstream>(&mut self, client: &mut D, announced: AnnouncedBody) -> pingora::Result<()> {
