@@ -32,7 +32,7 @@ use tokio::time::Instant;
 use self::downstream::Downstream;
 use self::downstream::http1::Http1Client;
 use self::downstream::http2::Http2Client;
-use self::retry::{Failed, Retries, Retry};
+use self::retry::{FailedAttempt, Retries, Retry};
 use self::upstream::{Request, RequestBody, ResponseHead, UpstreamCall, WaitLimits, of_response, wants_trailers};
 use self::websocket::Handshake;
 use crate::decorate::{HostCookies, ResponseSink as _, add_fields, is_removed};
@@ -78,7 +78,7 @@ impl Handler for Gateway {
             Err(outcome) => return outcome,
         };
         let connection = Arc::clone(client.connection());
-        let _progress = Progress::begin(self, &connection);
+        let _in_flight = InFlight::begin(self, &connection);
         let outcome = Exchange::new(self, &connection, head).serve(&mut client, body_follows).await;
         match (outcome.whole, client.closes) {
             (true, false) => ServeOutcome::Whole,
@@ -89,7 +89,7 @@ impl Handler for Gateway {
 
     async fn serve_http2(&self, request: H2Request, connection: &Arc<Connection>) -> bool {
         let H2Request { mut head, body, respond } = request;
-        let progress = Progress::begin(self, connection);
+        let in_flight = InFlight::begin(self, connection);
         let is_open = !body.is_end_stream();
         let handshake = Handshake::take(&mut head, is_open);
         let (body_follows, head) = (is_open && handshake.is_none(), RequestHeader::from(head));
@@ -98,19 +98,19 @@ impl Handler for Gateway {
             client.set_handshake(handshake);
         }
         let outcome = Exchange::new(self, connection, head).serve(&mut client, body_follows).await;
-        drop(progress);
+        drop(in_flight);
         client.discard_rest_of_request().await;
         !outcome.malformed
     }
 }
 
 /// A request in progress, counted by the connection, for the drain, and by the metrics.
-struct Progress<'a> {
+struct InFlight<'a> {
     gateway: &'a Gateway,
     connection: &'a Connection,
 }
 
-impl<'a> Progress<'a> {
+impl<'a> InFlight<'a> {
     fn begin(gateway: &'a Gateway, connection: &'a Connection) -> Self {
         connection.request_seen();
         gateway.telemetry.in_flight.inc();
@@ -118,7 +118,7 @@ impl<'a> Progress<'a> {
     }
 }
 
-impl Drop for Progress<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         self.gateway.telemetry.in_flight.dec();
         self.connection.request_done();
@@ -134,7 +134,7 @@ struct Outcome {
 }
 
 /// A call whose response has begun, the head of the response, and the head that the client gets.
-type Answered<H> = (UpstreamCall, ResponseHead, H);
+type ResponseStart<H> = (UpstreamCall, ResponseHead, H);
 
 /// One request: its head, the facts about it, and the progress of its response.
 struct Exchange<'a> {
@@ -253,7 +253,7 @@ impl<'a> Exchange<'a> {
         &mut self,
         request_body: &mut RequestBody,
         client: &mut D,
-    ) -> pingora::Result<Answered<D::Head>> {
+    ) -> pingora::Result<ResponseStart<D::Head>> {
         let (mut retries, mut received_after) = (Retries::default(), None);
         loop {
             if poll_fn(|cx| Poll::Ready(client.poll_gone(cx).is_ready())).await {
@@ -286,7 +286,7 @@ impl<'a> Exchange<'a> {
         (received_after, now): (Option<Instant>, Duration),
         request_body: &mut RequestBody,
         client: &mut D,
-    ) -> Result<Answered<D::Head>, Failed> {
+    ) -> Result<ResponseStart<D::Head>, FailedAttempt> {
         let request = self.request(upstream, received_after);
         let opened = UpstreamCall::open((upstream, endpoint), &request, request_body, now).await;
         let (mut call, other) = opened?;

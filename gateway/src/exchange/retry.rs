@@ -80,7 +80,7 @@ impl Refused {
 
 /// The addresses of an upstream, apart from the one whose attempt failed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Others {
+pub(super) struct OtherAddresses {
     /// Their number.
     pub(super) count: usize,
     /// Whether one of them can be expected to respond, and the failure is the address's.
@@ -88,7 +88,7 @@ pub(super) struct Others {
 }
 
 /// An attempt without a response.
-pub(super) struct Failed {
+pub(super) struct FailedAttempt {
     pub(super) failure: Failure,
     /// The error, from which the refusal for the client follows.
     pub(super) error: Box<Error>,
@@ -100,14 +100,14 @@ pub(super) struct Failed {
     pub(super) sent_at: Option<Instant>,
 }
 
-impl Failed {
+impl FailedAttempt {
     /// Records what the failure says about its address, and returns the others. The attempt began at `began`.
     pub(super) fn record(
         &self,
         gateway: &Gateway,
         (upstream, endpoint): (&Upstream, &Endpoint),
         began: Duration,
-    ) -> Others {
+    ) -> OtherAddresses {
         let now = gateway.clock.monotonic();
         let mut reliable = true;
         match self.failure {
@@ -121,7 +121,7 @@ impl Failed {
             _ => {}
         }
         reliable = reliable && upstream.endpoints.has_reliable(endpoint, now);
-        Others { count: upstream.endpoints.len().saturating_sub(1), reliable }
+        OtherAddresses { count: upstream.endpoints.len().saturating_sub(1), reliable }
     }
 }
 
@@ -139,7 +139,13 @@ impl Retries {
     /// Retries multiply an upstream's traffic. So each is spent from the upstream's `budget`, unless the upstream has
     /// seen nothing of the request (no connection could be opened, or the connection had ended before), or another
     /// address is reliable: then the upstream is not overloaded, but this address has failed.
-    pub(super) fn after(&mut self, failure: Failure, method: &Method, others: Others, budget: &RetryBudget) -> Retry {
+    pub(super) fn after(
+        &mut self,
+        failure: Failure,
+        method: &Method,
+        others: OtherAddresses,
+        budget: &RetryBudget,
+    ) -> Retry {
         match failure {
             Failure::Unsent | Failure::Refused(_) => self.unread += 1,
             Failure::Unconnected => self.unconnected += 1,
@@ -173,7 +179,7 @@ impl Retries {
     }
 }
 
-impl From<ConnectError> for Failed {
+impl From<ConnectError> for FailedAttempt {
     fn from(error: ConnectError) -> Self {
         let (failure, DialError { kind, reason }) = match error {
             ConnectError::Unconnected(error) => (Failure::Unconnected, error),
@@ -184,7 +190,7 @@ impl From<ConnectError> for Failed {
     }
 }
 
-impl From<Box<Error>> for Failed {
+impl From<Box<Error>> for FailedAttempt {
     fn from(error: Box<Error>) -> Self {
         Self { failure: Failure::Unknown, error, late: false, reason: None, sent_at: None }
     }
@@ -206,7 +212,7 @@ mod tests {
             (Failure::Refused(Refused::Stream), Retry::Never),
             (Failure::Ended { before_request: true }, Retry::Never),
         ] {
-            let alone = Others { count: 0, reliable: false };
+            let alone = OtherAddresses { count: 0, reliable: false };
             assert_eq!(retries.after(failure, &Method::GET, alone, &budget), expected, "{failure:?}");
         }
     }
@@ -215,7 +221,7 @@ mod tests {
     fn with_a_reliable_address_no_safe_request_fails_and_none_that_was_sent_is_repeated_twice() {
         let budget = RetryBudget::default();
         while budget.spend() {}
-        let others = |reliable| Others { count: 3, reliable };
+        let others = |reliable| OtherAddresses { count: 3, reliable };
         let (ended, late) = (Failure::Ended { before_request: false }, Failure::Unanswered);
         for (failures, method, reliable, expected) in [
             (&[Failure::Unconnected; 3][..], Method::POST, true, Retry::AnotherAddress),

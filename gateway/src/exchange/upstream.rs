@@ -27,7 +27,7 @@ pub(super) use self::trailers::{of_response, write as write_trailers};
 pub(super) use self::wait_limits::WaitLimits;
 use self::wait_limits::{Waits, client_left};
 use super::downstream::Downstream;
-use super::retry::{Failed, Failure};
+use super::retry::{FailedAttempt, Failure};
 use crate::decorate::{PresentFields, ResponseSink};
 use crate::facts::ConnectionKind;
 use upstreams::{Endpoint, Requirements, Upstream, UpstreamConnection, connect};
@@ -86,7 +86,7 @@ impl UpstreamCall {
         request: &Request<'_>,
         request_body: &mut RequestBody,
         now: Duration,
-    ) -> Result<(Self, Option<Arc<Endpoint>>), Failed> {
+    ) -> Result<(Self, Option<Arc<Endpoint>>), FailedAttempt> {
         let connecting = connect((upstream, endpoint), &request.requirements, request.switches, now);
         let (connection, other) = connecting.await?;
         let call = match connection {
@@ -211,7 +211,7 @@ impl UpstreamCall {
     }
 
     /// The failure of an attempt that this error ended before the response. `interim` if an interim response arrived.
-    pub(super) fn failed(&self, error: Box<Error>, request_body: &RequestBody, interim: bool) -> Failed {
+    pub(super) fn failed(&self, error: Box<Error>, request_body: &RequestBody, interim: bool) -> FailedAttempt {
         let (refused, before_request, sent_at) = match &self.version {
             Version::Http1(_) => (None, was_reset(&error), Instant::now()),
             Version::Http2(http2) => (http2.refused(&error), http2.is_silent(was_reset(&error)), http2.sent_at),
@@ -227,7 +227,7 @@ impl UpstreamCall {
             None if late || has_ended(&error) => Failure::Unanswered,
             None => Failure::Unknown,
         };
-        Failed { failure, late, reason: self.reason(&error), error, sent_at: Some(sent_at) }
+        FailedAttempt { failure, late, reason: self.reason(&error), error, sent_at: Some(sent_at) }
     }
 
     /// Writes to the client with `write`, and sends the request meanwhile, so that a peer that reads only after its own

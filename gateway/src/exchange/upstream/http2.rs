@@ -1,6 +1,6 @@
 //! One request and its response over a stream of an HTTP/2 connection to an upstream.
 
-mod sending;
+mod body_sender;
 
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -15,12 +15,12 @@ use pingora::{Error, ErrorType};
 use pingora_http::RequestHeader;
 use tokio::time::Instant;
 
-use self::sending::Sending;
+use self::body_sender::BodySender;
 use super::wait_limits::Waits;
 use super::{READ_BYTES, RequestBody, ResponseHead, http1_response};
 use crate::decorate::{PresentFields, ResponseSink};
 use crate::exchange::downstream::Downstream;
-use crate::exchange::retry::{Failed, Failure, Refused};
+use crate::exchange::retry::{FailedAttempt, Failure, Refused};
 use crate::exchange::websocket;
 use crate::grpc;
 use listener::fields::{may_stand_in_request, may_stand_in_response};
@@ -38,7 +38,7 @@ pub(super) struct Http2Call {
     /// The last head, and whether nothing follows it.
     head: Option<(http::response::Parts, bool)>,
     body: Option<RecvStream>,
-    sending: Sending,
+    sender: BodySender,
     /// The answer to the client's key, if the request is a CONNECT for a WebSocket.
     accept: Option<HeaderValue>,
 }
@@ -53,20 +53,20 @@ impl Http2Call {
         mut request: http::Request<()>,
         request_body: &RequestBody,
         switches: bool,
-    ) -> Result<Self, Failed> {
+    ) -> Result<Self, FailedAttempt> {
         let is_tunnel = switches && lease.sender.is_extended_connect_protocol_enabled();
         let accept = if is_tunnel { websocket::connect(&mut request) } else { None };
         let is_over = request_body.is_empty();
         match lease.sender.send_request(request, is_over && accept.is_none()) {
             Ok((response, stream)) => {
                 lease.request_sent();
-                let (sending, sent_at) = (Sending::new(stream, is_over), Instant::now());
-                Ok(Self { lease, sent_at, response, head: None, body: None, sending, accept })
+                let (sender, sent_at) = (BodySender::new(stream, is_over), Instant::now());
+                Ok(Self { lease, sent_at, response, head: None, body: None, sender, accept })
             }
             Err(error) => {
                 lease.leave();
                 let error = Error::because(ErrorType::H2Error, "writing to the upstream", error).into_up();
-                Err(Failed { failure: Failure::Unsent, ..error.into() })
+                Err(FailedAttempt { failure: Failure::Unsent, ..error.into() })
             }
         }
     }
@@ -79,12 +79,12 @@ impl Http2Call {
         moved: &mut bool,
         cx: &mut Context<'_>,
     ) -> pingora::Result<Waits> {
-        self.sending.poll(request_body, client, moved, cx)
+        self.sender.poll(request_body, client, moved, cx)
     }
 
     /// Whether nothing more will be sent.
     pub(super) fn has_sent(&self) -> bool {
-        self.sending.is_over
+        self.sender.is_over
     }
 
     /// Waits for the next head.
@@ -131,7 +131,7 @@ impl Http2Call {
 
     /// The WebSocket was accepted: the client's bytes follow.
     pub(super) fn switch(&mut self) {
-        self.sending.is_over = false;
+        self.sender.is_over = false;
     }
 
     /// Appends more of the body to the buffer and returns the number of bytes; `None` at its end.

@@ -10,7 +10,7 @@ use crate::exchange::upstream::RequestBody;
 use crate::exchange::upstream::wait_limits::Waits;
 
 /// A request body that is being sent over a stream.
-pub(super) struct Sending {
+pub(super) struct BodySender {
     stream: SendStream<Bytes>,
     /// The bytes to send next.
     pending: Bytes,
@@ -18,7 +18,7 @@ pub(super) struct Sending {
     pub(super) is_over: bool,
 }
 
-impl Sending {
+impl BodySender {
     pub(super) fn new(stream: SendStream<Bytes>, is_over: bool) -> Self {
         Self { stream, is_over, pending: Bytes::new() }
     }
