@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use self::race::race;
-use super::sessions::negotiated;
+use super::pool::http2::negotiated;
 use super::tls::{self, Tls};
 use super::{
     DialError, DialFailure, Endpoint, EndpointAddress, Lease, Lifetime, Requirements, Stream, Transport, Upstream,

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::idle::Idle;
-use super::sessions::Sessions;
+use super::pool::http1::Idle;
+use super::pool::http2::Sessions;
 use super::{ConnectionLimits, DialError, DialFailure, EndpointAddress};
 
 /// How long a failed address gets no requests, also if no other one works.

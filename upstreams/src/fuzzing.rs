@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 use crate::ConnectionLimits;
-pub use crate::sessions::Sessions;
+pub use crate::pool::http2::Sessions;
 
 /// An address without connections, and with permits to keep this many.
 pub fn sessions(limits: ConnectionLimits, kept_max: usize) -> Sessions {

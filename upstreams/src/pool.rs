@@ -1,5 +1,8 @@
 //! Which kept connection may serve which request: one rule for both versions.
 
+pub(super) mod http1;
+pub(super) mod http2;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

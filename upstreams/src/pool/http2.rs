@@ -9,10 +9,10 @@
 //! of requests.
 //!
 //! The connection that last received bytes gets the next request. A silent connection is checked with a PING when a
-//! request is sent (`sessions/read_monitor.rs`), and gets no further requests until it has answered.
+//! request is sent (`read_monitor`), and gets no further requests until it has answered.
 
+mod connection;
 mod read_monitor;
-mod session;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
-pub(crate) use self::session::answer_to_ping;
-use self::session::{Acquired, Opening, STREAMS_MAX, Session, State};
-use super::pool::{self, IDLE_MAX, PoolKey, Requirements};
-use super::{ConnectionLimits, DialError, DialFailure, Stream};
+pub(crate) use self::connection::answer_to_ping;
+use self::connection::{Acquired, Opening, STREAMS_MAX, Session, State};
+use super::{ConnectionLimits, IDLE_MAX, PoolKey, Requirements, keep_one_more};
+use crate::{DialError, DialFailure, Stream};
 
 /// The most new connections of one request that the upstream closes at once.
 const TRIES_MAX: usize = 4;
@@ -65,7 +65,7 @@ pub struct Lease {
 }
 
 impl Sessions {
-    pub(super) fn new(limits: ConnectionLimits, permits: Arc<Semaphore>) -> Self {
+    pub(crate) fn new(limits: ConnectionLimits, permits: Arc<Semaphore>) -> Self {
         let streams_max = Arc::new(AtomicUsize::new(STREAMS_MAX));
         Self { permits, all: Mutex::default(), limits, streams_max, agreed: AtomicBool::new(false) }
     }
@@ -135,7 +135,7 @@ impl Sessions {
     }
 
     /// Acquires a permit of the connection that was last to receive bytes, of those that accept one more request.
-    fn acquire(&self, requirements: &Requirements) -> Option<session::StreamPermit> {
+    fn acquire(&self, requirements: &Requirements) -> Option<connection::StreamPermit> {
         let all = self.all.lock();
         let taking = all.iter().filter(|session| session.takes(requirements));
         taking.max_by_key(|session| session.last_received()).and_then(Session::acquire)
@@ -154,7 +154,7 @@ impl Sessions {
         pool_key: PoolKey,
         connect_timeout: Duration,
         connecting: impl Future<Output = Result<S, DialError>> + Send + 'static,
-    ) -> session::StreamPermit {
+    ) -> connection::StreamPermit {
         let mut all = self.all.lock();
         all.retain(|session| session.is_alive());
         let kept = self.keep(&mut all);
@@ -171,7 +171,7 @@ impl Sessions {
 
     /// Acquires a permit to keep one more connection; if there is none, closes the connection that is idle for longest.
     fn keep(&self, all: &mut VecDeque<Arc<Session>>) -> Option<OwnedSemaphorePermit> {
-        pool::keep_one_more(&self.permits, all.len(), || {
+        keep_one_more(&self.permits, all.len(), || {
             let idle = all.iter().enumerate().filter_map(|(at, session)| Some((session.idle()?, at)));
             if let Some(oldest) = idle.max().and_then(|(_, at)| all.remove(at)) {
                 oldest.close();
@@ -180,7 +180,7 @@ impl Sessions {
     }
 
     /// Closes connections that were idle for too long, or are too old.
-    pub(super) fn tidy(&self) {
+    pub(crate) fn tidy(&self) {
         let now = Instant::now();
         self.all.lock().retain(|session| {
             let is_in_use = session.idle().is_none_or(|idle| idle < IDLE_MAX);
@@ -194,7 +194,7 @@ impl Sessions {
 }
 
 /// Refuses a TLS stream whose handshake did not negotiate HTTP/2.
-pub(super) async fn negotiated(
+pub(crate) async fn negotiated(
     connecting: impl Future<Output = Result<Stream, DialError>>,
 ) -> Result<Stream, DialError> {
     let stream = connecting.await?;

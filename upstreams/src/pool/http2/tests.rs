@@ -39,7 +39,7 @@ impl Scene {
         self.opened.load(Ordering::Relaxed)
     }
 
-    fn open(&self) -> session::StreamPermit {
+    fn open(&self) -> connection::StreamPermit {
         self.opened.fetch_add(1, Ordering::Relaxed);
         let (here, there) = duplex(1 << 20);
         tokio::spawn(serve(there, self.silence.subscribe()));

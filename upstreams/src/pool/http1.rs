@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use super::Stream;
-use super::pool::{self, IDLE_MAX, Lifetime, PoolKey, Requirements};
+use super::{IDLE_MAX, Lifetime, PoolKey, Requirements, keep_one_more};
+use crate::Stream;
 
 /// A connection used within this time is probably not being closed: services keep theirs for at least two seconds. Only
 /// these serve requests that may not be repeated.
@@ -98,7 +98,7 @@ impl Idle {
             return;
         }
         let mut all = self.waiting.lock();
-        let permit = pool::keep_one_more(&self.permits, all.len(), || {
+        let permit = keep_one_more(&self.permits, all.len(), || {
             if let Some(oldest) = all.pop_front() {
                 oldest.close_with_reset();
             }
