@@ -17,7 +17,8 @@ use self::race::race;
 use super::pool::http2::negotiated;
 use super::tls::{self, Tls};
 use super::{
-    DialError, DialFailure, Endpoint, EndpointAddress, Lease, Lifetime, Requirements, Stream, Transport, Upstream,
+    DialError, DialFailure, Endpoint, EndpointAddress, Lifetime, Requirements, Stream, StreamPermit, Transport,
+    Upstream,
 };
 
 /// Pause before another attempt to connect to a Unix socket whose queue of connections is full.
@@ -39,7 +40,7 @@ pub enum UpstreamConnection {
         reused: bool,
     },
     /// HTTP/2: one stream of a connection that requests share.
-    Http2(Lease),
+    Http2(StreamPermit),
 }
 
 /// Why there is no connection for a request.
@@ -64,27 +65,27 @@ pub async fn connect(
     let http2 = !is_websocket || transport.tls().is_none();
     let mut moved = None;
     if !http2 || !transport.multiplexes(endpoint) {
-        if let Some((stream, lifetime)) = endpoint.idle.take(requirements, upstream.idle_max()) {
+        if let Some((stream, lifetime)) = endpoint.http1.take(requirements, upstream.idle_max()) {
             return Ok((UpstreamConnection::Http1 { stream, lifetime, reused: true }, None));
         }
         let (stream, other) = dial_new(upstream, endpoint, http2, now).await?;
         let endpoint = other.as_ref().unwrap_or(endpoint);
         if !stream.agreed_on_http2() {
             if http2 && stream.is_tls() {
-                endpoint.sessions.set_http2_agreed(false);
+                endpoint.http2.set_http2_agreed(false);
             }
             let lifetime = endpoint.connections.begin();
             return Ok((UpstreamConnection::Http1 { stream, lifetime, reused: false }, other));
         }
-        endpoint.sessions.add_connected(requirements, opening_time(upstream), stream);
+        endpoint.http2.add_connected(requirements, opening_time(upstream), stream);
         moved = other;
     }
     let endpoint = moved.as_ref().unwrap_or(endpoint);
-    let leased = Box::pin(lease(upstream, endpoint, requirements, now)).await;
-    match leased {
-        Ok((lease, other)) => Ok((UpstreamConnection::Http2(lease), other.or(moved))),
+    let acquired = Box::pin(acquire(upstream, endpoint, requirements, now)).await;
+    match acquired {
+        Ok((permit, other)) => Ok((UpstreamConnection::Http2(permit), other.or(moved))),
         Err(error) if error.kind == DialFailure::Protocol && transport.tls().is_some() => {
-            endpoint.sessions.set_http2_agreed(false);
+            endpoint.http2.set_http2_agreed(false);
             Err(ConnectError::NotHttp2(error))
         }
         Err(error) => Err(unconnected(endpoint, error)),
@@ -106,27 +107,27 @@ async fn dial_new(
     connected.map_err(|error| unconnected(endpoint, error))
 }
 
-/// Leases a connection of HTTP/2 at this address, or at another one, which is returned too.
-async fn lease(
+/// Acquires a stream of HTTP/2 at this address, or at another one, which is returned too.
+async fn acquire(
     upstream: &Arc<Upstream>,
     endpoint: &Arc<Endpoint>,
     requirements: &Requirements,
     now: Duration,
-) -> Result<(Lease, Option<Arc<Endpoint>>), DialError> {
+) -> Result<(StreamPermit, Option<Arc<Endpoint>>), DialError> {
     if upstream.endpoints.len() == 1 {
-        return lease_at(upstream, endpoint, requirements, now).await.map(|lease| (lease, None));
+        return acquire_at(upstream, endpoint, requirements, now).await.map(|permit| (permit, None));
     }
-    let leasing = |endpoint: Arc<Endpoint>| async move { lease_at(upstream, &endpoint, requirements, now).await };
+    let acquiring = |endpoint: Arc<Endpoint>| async move { acquire_at(upstream, &endpoint, requirements, now).await };
     // A late answer is not a failure: the address may be far away, or all its streams may be in use.
-    race(&upstream.endpoints, endpoint, (now, false), leasing).await
+    race(&upstream.endpoints, endpoint, (now, false), acquiring).await
 }
 
-async fn lease_at(
+async fn acquire_at(
     upstream: &Arc<Upstream>,
     endpoint: &Arc<Endpoint>,
     requirements: &Requirements,
     now: Duration,
-) -> Result<Lease, DialError> {
+) -> Result<StreamPermit, DialError> {
     let connect = || {
         let (upstream, endpoint, began) = (upstream.clone(), endpoint.clone(), Instant::now());
         negotiated(async move {
@@ -139,7 +140,7 @@ async fn lease_at(
             dialed
         })
     };
-    endpoint.sessions.lease(requirements, opening_time(upstream), connect).await
+    endpoint.http2.acquire(requirements, opening_time(upstream), connect).await
 }
 
 fn unconnected(endpoint: &Endpoint, error: DialError) -> ConnectError {

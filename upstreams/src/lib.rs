@@ -41,7 +41,7 @@ pub use error_page::ErrorPage;
 pub use health::{HealthCheck, Question};
 pub use host_port::{EndpointUrl, HostPort, Scheme};
 pub use pool::http1::announces_body;
-pub use pool::http2::Lease;
+pub use pool::http2::StreamPermit;
 pub use pool::{ConnectionLimits, Lifetime, PoolKey, Requirements, Tenant};
 pub use route::{AnnouncedBody, Route, RouteError, RouteTable};
 pub use stream::{DialError, DialFailure, Stream};

@@ -95,12 +95,12 @@ impl UpstreamCall {
                 request_body.begin(reused && request.requirements.may_be_repeated, false);
                 Self::new(Version::Http1(Http1Call::new((stream, lifetime), request, request_body)), request, kind)
             }
-            UpstreamConnection::Http2(lease) => {
+            UpstreamConnection::Http2(permit) => {
                 let transport = &upstream.settings.transport;
-                let kind = ConnectionKind { reused: lease.reused, http2: true, tls: transport.tls().is_some() };
+                let kind = ConnectionKind { reused: permit.reused, http2: true, tls: transport.tls().is_some() };
                 let head = http2::request_head(request.head, transport.url_scheme())?;
                 request_body.begin(true, true);
-                let call = Http2Call::begin(lease, head, request_body, request.switches)?;
+                let call = Http2Call::begin(permit, head, request_body, request.switches)?;
                 Self::new(Version::Http2(Box::new(call)), request, kind)
             }
         };

@@ -170,7 +170,7 @@ impl Http1Call {
     pub(super) fn keep(mut self, buffer: &BytesMut, endpoint: &Endpoint) {
         let is_complete = self.framing.is_done() && self.framing.is_usual() && buffer.is_empty();
         if self.reusable && is_complete && self.sender.is_whole() && self.stream.is_read() {
-            endpoint.idle.keep(self.stream, self.pool_key, self.lifetime, self.good_for);
+            endpoint.http1.keep(self.stream, self.pool_key, self.lifetime, self.good_for);
         }
     }
 }

@@ -24,14 +24,14 @@ use crate::exchange::retry::{FailedAttempt, Failure, Refused};
 use crate::exchange::websocket;
 use crate::grpc;
 use listener::fields::{may_stand_in_request, may_stand_in_response};
-use upstreams::Lease;
+use upstreams::StreamPermit;
 
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
 /// One request over a stream. Dropped before the response is complete, it resets the stream.
 pub(super) struct Http2Call {
     /// Its use of the connection.
-    lease: Lease,
+    permit: StreamPermit,
     /// When its head was sent.
     pub(super) sent_at: Instant,
     response: ResponseFuture,
@@ -49,22 +49,22 @@ impl Http2Call {
     /// # Errors
     /// If the connection accepts no more streams: [`Failure::Unsent`].
     pub(super) fn begin(
-        mut lease: Lease,
+        mut permit: StreamPermit,
         mut request: http::Request<()>,
         request_body: &RequestBody,
         switches: bool,
     ) -> Result<Self, FailedAttempt> {
-        let is_tunnel = switches && lease.sender.is_extended_connect_protocol_enabled();
+        let is_tunnel = switches && permit.sender.is_extended_connect_protocol_enabled();
         let accept = if is_tunnel { websocket::connect(&mut request) } else { None };
         let is_over = request_body.is_empty();
-        match lease.sender.send_request(request, is_over && accept.is_none()) {
+        match permit.sender.send_request(request, is_over && accept.is_none()) {
             Ok((response, stream)) => {
-                lease.request_sent();
+                permit.request_sent();
                 let (sender, sent_at) = (BodySender::new(stream, is_over), Instant::now());
-                Ok(Self { lease, sent_at, response, head: None, body: None, sender, accept })
+                Ok(Self { permit, sent_at, response, head: None, body: None, sender, accept })
             }
             Err(error) => {
-                lease.leave();
+                permit.leave();
                 let error = Error::because(ErrorType::H2Error, "writing to the upstream", error).into_up();
                 Err(FailedAttempt { failure: Failure::Unsent, ..error.into() })
             }
@@ -102,7 +102,7 @@ impl Http2Call {
                 Poll::Pending => return Poll::Pending,
             }
         }
-        self.lease.response_received();
+        self.permit.response_received();
         Poll::Ready(Ok(()))
     }
 
@@ -142,7 +142,7 @@ impl Http2Call {
     ) -> Poll<pingora::Result<Option<usize>>> {
         let came = self.append_data(buffer, cx);
         if let Poll::Ready(Ok(Some(_))) = &came {
-            self.lease.response_received();
+            self.permit.response_received();
         }
         came
     }
@@ -192,28 +192,28 @@ impl Http2Call {
 
     /// The upstream timed out. If the whole connection was silent since `began`, it gets no more requests.
     pub(super) fn was_late(&self, began: Option<Instant>) {
-        if began.is_some_and(|began| self.lease.is_silent_since(began)) {
-            self.lease.leave();
+        if began.is_some_and(|began| self.permit.is_silent_since(began)) {
+            self.permit.leave();
         }
     }
 
     /// Whether the connection was silent since a PING, or, if it `was_reset`, since the request was sent.
     pub(super) fn is_silent(&self, was_reset: bool) -> bool {
-        self.lease.is_silent() || was_reset && self.lease.is_silent_since(self.sent_at)
+        self.permit.is_silent() || was_reset && self.permit.is_silent_since(self.sent_at)
     }
 
     /// The kind of the refusal, if the upstream refused the request. A connection with a GOAWAY gets no more requests.
     pub(super) fn refused(&self, error: &Error) -> Option<Refused> {
         let refused = Refused::of(error);
         if refused == Some(Refused::Connection) {
-            self.lease.leave();
+            self.permit.leave();
         }
         refused
     }
 
     /// The code that ended the stream or connection, for an operator.
     pub(super) fn reason(&self, error: &Error) -> Option<Cow<'static, str>> {
-        reason(error).or_else(|| self.lease.reason().map(Into::into))
+        reason(error).or_else(|| self.permit.reason().map(Into::into))
     }
 }
 
