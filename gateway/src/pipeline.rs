@@ -4,7 +4,6 @@
 //! nor writes bytes: it returns, and fills [`Facts`]; the code that ends the request reads them.
 
 mod authenticate;
-mod charge;
 mod preflight;
 mod route;
 
@@ -21,19 +20,21 @@ use contract::project::Access;
 use contract::rejection::Rejection;
 use contract::site::{Redirect, RedirectStatus, Serves, Site};
 use contract::token::KEY_SET_PATH;
+use contract::window::Window;
 use http::{HeaderValue, Method};
 use pingora_http::RequestHeader;
 
 use self::authenticate::carries_a_key;
-use crate::answer::Answer;
-use crate::facts::{Facts, Surface, Target};
+use crate::answer::{Answer, Refusal};
+use crate::facts::{Facts, QuotaFigures, Surface, Target};
 use crate::identity::IdentityTokens;
 use crate::overload::Overload;
 use crate::platform_certificate::PlatformCertificate;
 use crate::request::EdgeRequest;
 use listener::{Connection, HEALTH_PATH};
-use quota::Quota;
+use quota::allowance::{Allowances, QuotaOutcome};
 use quota::failed_authentications::FailedAuthenticationLimits;
+use quota::{ChargeError, Quota};
 use replica::Replica;
 use upstreams::AnnouncedBody;
 use upstreams::Upstreams;
@@ -220,6 +221,50 @@ impl Pipeline {
         let is_requested = request.path == KEY_SET_PATH && matches!(*request.method, Method::GET | Method::HEAD);
         if is_ours && is_requested { Err(Answer::KeySet(self.identity_tokens.published().to_json())) } else { Ok(()) }
     }
+
+    /// Refuses banned keys, then charges one unit of the minute and one of the day: both or neither.
+    async fn charge(&self, facts: &mut Facts) -> Result<(), Answer> {
+        // Authentication has set both, or refused the request.
+        let (Some(key), Some(payer)) = (facts.caller.key.clone(), facts.caller.payer.clone()) else {
+            return Err(Rejection::InternalError.into());
+        };
+        let bucket = payer.uid.clone();
+        let in_shadow = self.shadow_plans.contains(&payer.plan);
+        let charged = if in_shadow {
+            self.quota.try_charge(&bucket, payer.limits, &key.id).await
+        } else {
+            self.quota.charge(&bucket, payer.limits, &key.id).await
+        };
+        facts.quota.mode = Some(self.quota.mode());
+        match charged {
+            Ok(allowances) => {
+                facts.quota.charged = Some(allowances);
+                facts.quota.figures = Some(QuotaFigures { allowances, outcome: QuotaOutcome::Admitted });
+                Ok(())
+            }
+            // In shadow mode the refusal is counted and its figures are shown, and the request continues.
+            Err(ChargeError::Exceeded { allowances, .. }) if in_shadow => {
+                facts.quota.in_shadow = true;
+                facts.quota.figures = Some(QuotaFigures { allowances, outcome: QuotaOutcome::Admitted });
+                Ok(())
+            }
+            Err(ChargeError::Exceeded { allowances, window }) => {
+                let rejection = match window {
+                    Window::Minute => Rejection::RateLimitExceeded,
+                    Window::Day => Rejection::DailyQuotaExceeded,
+                };
+                Err(refuse_charge(facts, rejection, allowances, QuotaOutcome::Refused(window)))
+            }
+            Err(ChargeError::Banned { until, allowances }) => {
+                Err(refuse_charge(facts, Rejection::ApiKeyBanned, allowances, QuotaOutcome::Banned { until }))
+            }
+            Err(ChargeError::Unavailable { retry_after_seconds, spent, allowances }) => {
+                let outcome = spent.map_or(QuotaOutcome::Admitted, QuotaOutcome::Refused);
+                facts.quota.figures = Some(QuotaFigures { allowances, outcome });
+                Err(Refusal::new(Rejection::QuotaUnavailable).retry_after(i64::from(retry_after_seconds)).into())
+            }
+        }
+    }
 }
 
 /// The client's address from the field of a trusted balancer, and its text.
@@ -235,4 +280,10 @@ fn redirect_status(redirect: Option<&Redirect>, request: &EdgeRequest<'_>) -> Re
     } else {
         RedirectStatus::PermanentRedirect
     })
+}
+
+fn refuse_charge(facts: &mut Facts, rejection: Rejection, allowances: Allowances, outcome: QuotaOutcome) -> Answer {
+    facts.quota.figures = Some(QuotaFigures { allowances, outcome });
+    let wait = allowances.retry_after_seconds(outcome).unwrap_or(1);
+    Refusal::new(rejection).retry_after(i64::from(wait)).into()
 }
