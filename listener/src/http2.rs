@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::windows::Windows;
-use super::stream::{ByteStream, EdgeStream};
+use super::stream::{ByteStream, ClientStream};
 use super::{Connection, ConnectionEvent, H2Request, Handler, Hooks};
 
 /// Once nothing is in progress, a client has this long to acknowledge GOAWAY.
@@ -39,7 +39,7 @@ const REFUSED_MAX: u32 = 32;
 
 /// Serves a connection until it ends.
 pub(super) async fn serve<S: ByteStream>(
-    stream: Box<EdgeStream<S>>,
+    stream: Box<ClientStream<S>>,
     connection: Arc<Connection>,
     handler: &Arc<dyn Handler>,
     hooks: &dyn Hooks,

@@ -97,7 +97,7 @@ enum Waiting {
 }
 
 /// The stream of one client connection.
-pub(crate) struct EdgeStream<S: ByteStream> {
+pub(crate) struct ClientStream<S: ByteStream> {
     /// `None` only while the stream is dropped.
     io: Option<S>,
     /// `None` only while the stream is dropped.
@@ -123,7 +123,7 @@ pub(crate) struct EdgeStream<S: ByteStream> {
     cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
-impl<S: ByteStream> EdgeStream<S> {
+impl<S: ByteStream> ClientStream<S> {
     /// Puts the gate in front of `io`.
     pub(crate) fn new(
         io: S,
@@ -161,7 +161,7 @@ impl<S: ByteStream> EdgeStream<S> {
 }
 
 /// For the HTTP/2 engine; HTTP/1 is read as a [`crate::Client`] (`stream/http1.rs`).
-impl<S: ByteStream> AsyncRead for EdgeStream<S> {
+impl<S: ByteStream> AsyncRead for ClientStream<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let me = self.get_mut();
         if me.connection.is_closed() {
@@ -175,7 +175,7 @@ impl<S: ByteStream> AsyncRead for EdgeStream<S> {
     }
 }
 
-impl<S: ByteStream> EdgeStream<S> {
+impl<S: ByteStream> ClientStream<S> {
     /// HTTP/2: bytes pass unchanged. The preface has a deadline, and frames that do no work are counted. The accept
     /// loop times later silence.
     fn poll_h2(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
@@ -218,7 +218,7 @@ impl<S: ByteStream> EdgeStream<S> {
 }
 
 /// Bytes are buffered until a flush, so that a head and a small body leave in one TLS record and one system call.
-impl<S: ByteStream> AsyncWrite for EdgeStream<S> {
+impl<S: ByteStream> AsyncWrite for ClientStream<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let me = self.get_mut();
         me.check_open()?;
@@ -251,7 +251,7 @@ impl<S: ByteStream> AsyncWrite for EdgeStream<S> {
     }
 }
 
-impl<S: ByteStream> EdgeStream<S> {
+impl<S: ByteStream> ClientStream<S> {
     fn check_open(&self) -> io::Result<()> {
         if self.connection.is_closed() { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(()) }
     }
@@ -304,7 +304,7 @@ impl<S: ByteStream> EdgeStream<S> {
     }
 }
 
-impl<S: ByteStream> Drop for EdgeStream<S> {
+impl<S: ByteStream> Drop for ClientStream<S> {
     fn drop(&mut self) {
         let (Some(io), Some(slot)) = (self.io.take(), self.slot.take()) else {
             return;

@@ -134,11 +134,11 @@ impl UpstreamCall {
         request_body: &mut RequestBody,
         client: &mut impl Downstream,
     ) -> pingora::Result<()> {
-        let came = self.wait(request_body, client, |version, buffer, cx| match version {
+        let received = self.wait(request_body, client, |version, buffer, cx| match version {
             Version::Http1(http1) => http1.poll_head(buffer, cx),
             Version::Http2(http2) => http2.poll_head(cx),
         });
-        came.await?.ok_or_else(|| Error::explain(ErrorType::ReadTimedout, "reading from the upstream").into_up())
+        received.await?.ok_or_else(|| Error::explain(ErrorType::ReadTimedout, "reading from the upstream").into_up())
     }
 
     /// Allows long silence of both sides, if the version can check that the upstream is alive (PING).
@@ -170,16 +170,16 @@ impl UpstreamCall {
         sent: &mut u64,
     ) -> pingora::Result<Option<HeaderMap>> {
         loop {
-            let there = poll_fn(|cx| Poll::Ready(self.version.poll_data(&mut self.buffer, cx))).await;
-            let came = if let Poll::Ready(came) = there {
-                came?
+            let polled = poll_fn(|cx| Poll::Ready(self.version.poll_data(&mut self.buffer, cx))).await;
+            let received = if let Poll::Ready(received) = polled {
+                received?
             } else {
                 self.write_and_send(request_body, client, |client, _, cx| client.poll_flush(cx)).await?;
-                let came = self.wait(request_body, client, Version::poll_data).await?;
+                let received = self.wait(request_body, client, Version::poll_data).await?;
                 in_time()?;
-                came.flatten()
+                received.flatten()
             };
-            let Some(bytes) = came else { break };
+            let Some(bytes) = received else { break };
             *sent += bytes as u64;
             let (mut left, last) = (bytes, self.version.is_done());
             self.write_and_send(request_body, client, |client, buffer, cx| {

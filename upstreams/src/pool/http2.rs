@@ -174,7 +174,7 @@ impl Http2Pool {
         keep_one_more(&self.permits, all.len(), || {
             let idle = all.iter().enumerate().filter_map(|(at, connection)| Some((connection.idle()?, at)));
             if let Some(oldest) = idle.max().and_then(|(_, at)| all.remove(at)) {
-                oldest.leave();
+                oldest.drain();
             }
         })
     }
@@ -186,7 +186,7 @@ impl Http2Pool {
             let is_in_use = connection.idle().is_none_or(|idle| idle < IDLE_MAX);
             let stays = connection.is_alive() && is_in_use && !connection.is_old(now);
             if !stays {
-                connection.leave();
+                connection.drain();
             }
             stays
         });
@@ -213,8 +213,8 @@ fn redial_after(earlier: u32) -> Duration {
 
 impl StreamPermit {
     /// The connection gets no more requests.
-    pub fn leave(&self) {
-        self.connection.leave();
+    pub fn drain(&self) {
+        self.connection.drain();
     }
 
     /// Records that the request was sent. If the connection was silent for a while, a PING checks it.

@@ -64,7 +64,7 @@ impl Http2Call {
                 Ok(Self { permit, sent_at, response, head: None, body: None, sender, accept })
             }
             Err(error) => {
-                permit.leave();
+                permit.drain();
                 let error = Error::because(ErrorType::H2Error, "writing to the upstream", error).into_up();
                 Err(FailedAttempt { failure: Failure::Unsent, ..error.into() })
             }
@@ -140,11 +140,11 @@ impl Http2Call {
         buffer: &mut BytesMut,
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<Option<usize>>> {
-        let came = self.append_data(buffer, cx);
-        if let Poll::Ready(Ok(Some(_))) = &came {
+        let added = self.append_data(buffer, cx);
+        if let Poll::Ready(Ok(Some(_))) = &added {
             self.permit.response_received();
         }
-        came
+        added
     }
 
     fn append_data(&mut self, buffer: &mut BytesMut, cx: &mut Context<'_>) -> Poll<pingora::Result<Option<usize>>> {
@@ -164,8 +164,8 @@ impl Http2Call {
             }
         }
         // The last piece may be empty.
-        let came = buffer.len() - before;
-        Poll::Ready(Ok((came > 0).then_some(came)))
+        let added = buffer.len() - before;
+        Poll::Ready(Ok((added > 0).then_some(added)))
     }
 
     /// Whether the body ends with the bytes of the last [`Self::poll_data`].
@@ -193,7 +193,7 @@ impl Http2Call {
     /// The upstream timed out. If the whole connection was silent since `began`, it gets no more requests.
     pub(super) fn was_late(&self, began: Option<Instant>) {
         if began.is_some_and(|began| self.permit.is_silent_since(began)) {
-            self.permit.leave();
+            self.permit.drain();
         }
     }
 
@@ -206,7 +206,7 @@ impl Http2Call {
     pub(super) fn refused(&self, error: &Error) -> Option<Refused> {
         let refused = Refused::of(error);
         if refused == Some(Refused::Connection) {
-            self.permit.leave();
+            self.permit.drain();
         }
         refused
     }

@@ -58,7 +58,7 @@ pub(super) struct Http2Connection {
     waiting_max: usize,
     lifetime: Lifetime,
     /// It gets no more requests.
-    leaving: AtomicBool,
+    draining: AtomicBool,
     served: AtomicU32,
     idle_since: Mutex<Instant>,
     monitor: Arc<ReadMonitor>,
@@ -102,7 +102,7 @@ impl Http2Connection {
             streams: AtomicUsize::new(1),
             waiting_max: streams_max.load(Ordering::Relaxed).max(1),
             lifetime,
-            leaving: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
             served: AtomicU32::new(0),
             idle_since: Mutex::new(Instant::now()),
             monitor: monitor.clone(),
@@ -124,7 +124,7 @@ impl Http2Connection {
     /// Whether it accepts a request with these requirements now.
     pub(super) fn takes(&self, requirements: &Requirements) -> bool {
         requirements.are_met(&self.pool_key, || self.last_received())
-            && !self.leaving.load(Ordering::Relaxed)
+            && !self.draining.load(Ordering::Relaxed)
             && self.limit().is_some_and(|limit| self.streams.load(Ordering::Relaxed) < limit)
             && self.monitor.takes_requests(requirements.may_be_repeated)
     }
@@ -164,7 +164,7 @@ impl Http2Connection {
 
     /// Whether it may accept requests, now or soon.
     pub(super) fn is_alive(&self) -> bool {
-        !self.leaving.load(Ordering::Relaxed) && self.limit().is_some() && self.state.has_changed().is_ok()
+        !self.draining.load(Ordering::Relaxed) && self.limit().is_some() && self.state.has_changed().is_ok()
     }
 
     /// For how long it has been idle; `None` while it has requests.
@@ -173,8 +173,8 @@ impl Http2Connection {
     }
 
     /// It gets no more requests, and ends after those in progress.
-    pub(super) fn leave(&self) {
-        self.leaving.store(true, Ordering::Relaxed);
+    pub(super) fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
     }
 
     /// A request was sent.
@@ -207,13 +207,13 @@ impl PendingPermit {
             Ok(State::Ready(sender)) => sender.clone(),
             Ok(State::Failed(error)) => return Err(error.clone()),
             Ok(State::Opening | State::Over) | Err(_) => {
-                connection.leave();
+                connection.drain();
                 return Ok(Acquired::Gone);
             }
         };
         // The h2 library knows of a GOAWAY while responses in progress still arrive.
         if poll_fn(|cx| sender.poll_ready(cx)).now_or_never().is_some_and(|ready| ready.is_err()) {
-            connection.leave();
+            connection.drain();
             return Ok(Acquired::Gone);
         }
         // More requests may have waited than it accepts.
@@ -223,7 +223,7 @@ impl PendingPermit {
         }
         let earlier = connection.served.fetch_add(1, Ordering::Relaxed);
         if earlier.saturating_add(1) >= connection.lifetime.requests {
-            connection.leave();
+            connection.drain();
         }
         let reused = earlier > 0;
         Ok(match self.0.take() {
@@ -236,19 +236,19 @@ impl PendingPermit {
 impl Drop for PendingPermit {
     fn drop(&mut self) {
         if let Some(connection) = &self.0 {
-            connection.left();
+            connection.release();
         }
     }
 }
 
 impl Drop for StreamPermit {
     fn drop(&mut self) {
-        self.connection.left();
+        self.connection.release();
     }
 }
 
 impl Http2Connection {
-    fn left(&self) {
+    fn release(&self) {
         *self.idle_since.lock() = Instant::now();
         self.streams.fetch_sub(1, Ordering::Relaxed);
     }

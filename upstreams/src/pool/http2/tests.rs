@@ -75,7 +75,7 @@ impl Scene {
             Ok(Err(_)) => false,
             Err(_) => {
                 if permit.is_silent_since(began) {
-                    permit.leave();
+                    permit.drain();
                 }
                 false
             }
