@@ -1,4 +1,5 @@
-//! Which kept connection may serve which request: one rule for both versions.
+//! Pools of connections to one address, `http1` and `http2`, and what they share: which kept connection may serve which
+//! request.
 
 pub(super) mod http1;
 pub(super) mod http2;

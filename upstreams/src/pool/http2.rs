@@ -219,12 +219,12 @@ impl StreamPermit {
 
     /// Records that the request was sent. If the connection was silent for a while, a PING checks it.
     pub fn request_sent(&self) {
-        self.connection.request_sent();
+        self.connection.monitor.request_sent();
     }
 
     /// Records that bytes of a response arrived.
     pub fn response_received(&self) {
-        self.connection.response_received();
+        self.connection.monitor.response_received();
     }
 
     /// Whether the connection has received nothing since then.
@@ -234,12 +234,12 @@ impl StreamPermit {
 
     /// Whether the connection has received nothing since its last PING.
     pub fn is_silent(&self) -> bool {
-        self.connection.is_silent()
+        self.connection.monitor.is_silent()
     }
 
     /// Why the connection broke off, if known.
     pub fn reason(&self) -> Option<String> {
-        self.connection.reason()
+        self.connection.monitor.reason()
     }
 }
 

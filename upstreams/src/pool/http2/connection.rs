@@ -61,7 +61,7 @@ pub(super) struct Http2Connection {
     draining: AtomicBool,
     served: AtomicU32,
     idle_since: Mutex<Instant>,
-    monitor: Arc<ReadMonitor>,
+    pub(super) monitor: Arc<ReadMonitor>,
 }
 
 /// The purpose of a connection to be opened.
@@ -175,26 +175,6 @@ impl Http2Connection {
     /// It gets no more requests, and ends after those in progress.
     pub(super) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
-    }
-
-    /// A request was sent.
-    pub(super) fn request_sent(&self) {
-        self.monitor.request_sent();
-    }
-
-    /// Bytes of a response arrived.
-    pub(super) fn response_received(&self) {
-        self.monitor.response_received();
-    }
-
-    /// Whether it has received nothing since its last PING.
-    pub(super) fn is_silent(&self) -> bool {
-        self.monitor.is_silent()
-    }
-
-    /// Why it broke off, if known.
-    pub(super) fn reason(&self) -> Option<String> {
-        self.monitor.reason()
     }
 }
 
