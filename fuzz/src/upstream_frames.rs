@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::runtime::{Builder, Handle};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
-use upstreams::fuzzing::{Sessions, sessions};
+use upstreams::fuzzing::{Http2Pool, http2_pool};
 use upstreams::{ConnectionLimits, DialError, PoolKey, Requirements, Tenant};
 
 use crate::cut;
@@ -73,10 +73,10 @@ pub fn complete_responses(bytes: &[u8], shared: bool) -> usize {
     // A runtime of its own, so that no task is left for the next input.
     let Ok(runtime) = Builder::new_current_thread().enable_time().start_paused(true).build() else { return 0 };
     let run = async {
-        let sessions = sessions(LIMITS, TENANTS.len() * REQUESTS * DIALS_MAX);
-        let [one, other] = TENANTS.map(|tenant| requests(&sessions, tenant, shared, &input));
+        let pool = http2_pool(LIMITS, TENANTS.len() * REQUESTS * DIALS_MAX);
+        let [one, other] = TENANTS.map(|tenant| requests(&pool, tenant, shared, &input));
         let (one, other) = join(one, other).await;
-        drop(sessions);
+        drop(pool);
         while Handle::current().metrics().num_alive_tasks() > 0 {
             sleep(SILENCE).await;
         }
@@ -89,7 +89,7 @@ pub fn complete_responses(bytes: &[u8], shared: bool) -> usize {
 }
 
 /// Sends the requests of a tenant; returns how many responses were complete.
-async fn requests(sessions: &Sessions, (mark, url): (u8, &str), shared: bool, input: &Arc<[u8]>) -> usize {
+async fn requests(pool: &Http2Pool, (mark, url): (u8, &str), shared: bool, input: &Arc<[u8]>) -> usize {
     let tenant = if shared { Tenant::default() } else { Tenant(u64::from(mark)) };
     let pool_key = PoolKey { tenant, tls_config: None };
     let requirements = Requirements { pool_key, may_be_repeated: true, received_after: None };
@@ -104,14 +104,14 @@ async fn requests(sessions: &Sessions, (mark, url): (u8, &str), shared: bool, in
             tokio::spawn(server.serve(input.clone()));
             ready(Ok::<_, DialError>(here))
         };
-        let leased = sessions.lease(&requirements, CONNECT_MAX, connect).await;
+        let acquired = pool.acquire(&requirements, CONNECT_MAX, connect).await;
         assert!(dials.get() <= DIALS_MAX, "{} connections for one request", dials.get());
-        let (Ok(mut lease), Ok(request)) = (leased, http::Request::get(url).body(())) else { continue };
-        let Ok((response, _)) = lease.sender.send_request(request, true) else { continue };
-        lease.request_sent();
+        let (Ok(mut permit), Ok(request)) = (acquired, http::Request::get(url).body(())) else { continue };
+        let Ok((response, _)) = permit.sender.send_request(request, true) else { continue };
+        permit.request_sent();
         let reading = async {
             let mut body = response.await.ok()?.into_body();
-            lease.response_received();
+            permit.response_received();
             while let Some(data) = body.data().await {
                 assert!(!data.ok()?.iter().any(is_foreign), "a response has bytes of the other tenant");
             }

@@ -23,7 +23,7 @@ use contract::window::Window;
 use serde_json::{Value, json};
 
 use crate::clock::FleetClock;
-use crate::gateway::Gateway;
+use crate::exchange::Gateway;
 use listener::Connections;
 use quota::allowance::Allowance;
 use quota::ledger::{self, bucket::NodeView};

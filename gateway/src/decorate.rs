@@ -1,13 +1,10 @@
 //! Headers that the gateway adds to every response, and headers of an upstream that stay ([`PresentFields`]).
 //!
-//! [`add_fields`] adds fields, and [`is_removed`] selects those to remove. Cookies are in `cookies`.
-
-mod cookies;
+//! [`add_fields`] adds fields, [`is_removed`] selects those to remove, and [`HostCookies`] limits cookies to their host.
 
 use http::StatusCode;
 use pingora::protocols::http::date;
 
-pub(crate) use self::cookies::HostCookies;
 use crate::facts::{Facts, QuotaFigures, Surface};
 use upstreams::{AllowedOrigin, Hsts};
 
@@ -176,4 +173,50 @@ pub(crate) fn is_removed(name: &str, facts: &Facts) -> bool {
 fn is_among(name: &str, first_letters: &[u8], names: &[&str]) -> bool {
     name.as_bytes().first().is_some_and(|letter| first_letters.contains(&letter.to_ascii_lowercase()))
         && names.iter().any(|other| other.eq_ignore_ascii_case(name))
+}
+
+const SET_COOKIE: &str = "set-cookie";
+const DOMAIN: &[u8] = b"domain";
+
+/// Cookies of the platform's hosts stay with the host that sets them.
+///
+/// All projects share the platform's domain. A cookie with that domain in `Domain` would reach the dashboard, the API
+/// and every other project, so the attribute is removed there, whatever its value: browsers disagree about spellings of
+/// one domain. A customer's own domain keeps its cookies unchanged. Scripts of a page set cookies without a response;
+/// only the Public Suffix List stops those (SECURITY.md).
+///
+/// Writes a head to `out` without the `Domain` of its cookies if `is_shared` says that others use that domain. It is
+/// called only if there is such a cookie.
+pub(crate) struct HostCookies<'a, S, P> {
+    pub(crate) out: &'a mut S,
+    pub(crate) is_shared: P,
+}
+
+impl<S: ResponseSink, P: Fn() -> bool + Send> ResponseSink for HostCookies<'_, S, P> {
+    fn status(&mut self, status: StatusCode, reason: &str) -> pingora::Result<()> {
+        self.out.status(status, reason)
+    }
+
+    fn field(&mut self, name: &str, value: &[u8]) -> pingora::Result<()> {
+        if name.eq_ignore_ascii_case(SET_COOKIE) && has_domain(value) && (self.is_shared)() {
+            let kept: Vec<&[u8]> =
+                attributes(value).enumerate().filter(|one| !is_domain(*one)).map(|one| one.1).collect();
+            return self.out.field(name, &kept.join(&b';'));
+        }
+        self.out.field(name, value)
+    }
+}
+
+fn has_domain(cookie: &[u8]) -> bool {
+    attributes(cookie).enumerate().any(is_domain)
+}
+
+/// The cookie's name and value, then its attributes (RFC 6265 section 5.2: quotes hide no semicolon).
+fn attributes(cookie: &[u8]) -> impl Iterator<Item = &[u8]> {
+    cookie.split(|byte| *byte == b';')
+}
+
+fn is_domain((place, attribute): (usize, &[u8])) -> bool {
+    let name = attribute.split(|byte| *byte == b'=').next().unwrap_or_default();
+    place > 0 && name.trim_ascii().eq_ignore_ascii_case(DOMAIN)
 }

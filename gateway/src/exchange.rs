@@ -8,45 +8,66 @@
 //!
 //! How this divides the work with pingora: [decision](../../docs/develop/decisions/exchange.md).
 
+mod answer;
 mod downstream;
-mod progress;
 mod retry;
 mod upstream;
 mod websocket;
 
 pub mod fuzzing;
 
-use std::borrow::Cow;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use chassis::clock::Clock;
+use chassis::trace::TraceId;
 use http::{HeaderMap, StatusCode, header};
 use pingora::{Error, ErrorType};
 use pingora_http::RequestHeader;
 use tokio::time::Instant;
 
 use self::downstream::Downstream;
-use self::downstream::grpc_web::{self, GrpcWebClient};
 use self::downstream::http1::Http1Client;
 use self::downstream::http2::Http2Client;
-use self::progress::Progress;
-use self::retry::{Failed, Retries, Retry};
-use self::upstream::{Request, RequestBody, ResponseHead, UpstreamCall, WaitLimits, of_response, open, wants_trailers};
+use self::retry::{FailedAttempt, Retries, Retry};
+use self::upstream::{Request, RequestBody, ResponseHead, UpstreamCall, WaitLimits, of_response, wants_trailers};
 use self::websocket::Handshake;
-use crate::answer::{Answer, Refusal, accepts_html};
 use crate::decorate::{HostCookies, ResponseSink as _, add_fields, is_removed};
 use crate::facts::Facts;
 use crate::forward;
-use crate::gateway::Gateway;
 use crate::grpc::{self, WebForm};
-use crate::telemetry::{Entry, LoggedConnection};
+use crate::pipeline::Pipeline;
+use crate::request_id::RequestId;
+use crate::telemetry::{Entry, LoggedConnection, Telemetry};
 use contract::rejection::Rejection;
 use listener::{Client, Connection, H2Request, Handler, ServeOutcome};
 use upstreams::AnnouncedBody;
 use upstreams::{Endpoint, PoolKey, Requirements, Upstream};
+
+/// Shared by all requests of a gateway.
+pub(crate) struct Gateway {
+    /// The stages.
+    pub pipeline: Pipeline,
+    /// Metrics and log.
+    pub telemetry: Arc<Telemetry>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Gateway {
+    /// Begins a request: takes its id and the time.
+    fn begin(&self) -> Box<Facts> {
+        let mut facts = Facts::new(RequestId::random(), self.clock.now(), self.clock.monotonic());
+        let tracer = &self.telemetry.tracer;
+        // Clients do not choose whether a trace is sampled: the load is ours.
+        facts.sampled =
+            tracer.is_on() && TraceId::parse(facts.request_id.as_str()).is_some_and(|trace| tracer.samples(trace));
+        Box::new(facts)
+    }
+}
 
 /// Serves the requests of the listeners.
 #[async_trait]
@@ -57,7 +78,7 @@ impl Handler for Gateway {
             Err(outcome) => return outcome,
         };
         let connection = Arc::clone(client.connection());
-        let _progress = Progress::begin(self, &connection);
+        let _in_flight = InFlight::begin(self, &connection);
         let outcome = Exchange::new(self, &connection, head).serve(&mut client, body_follows).await;
         match (outcome.whole, client.closes) {
             (true, false) => ServeOutcome::Whole,
@@ -68,7 +89,7 @@ impl Handler for Gateway {
 
     async fn serve_http2(&self, request: H2Request, connection: &Arc<Connection>) -> bool {
         let H2Request { mut head, body, respond } = request;
-        let progress = Progress::begin(self, connection);
+        let in_flight = InFlight::begin(self, connection);
         let is_open = !body.is_end_stream();
         let handshake = Handshake::take(&mut head, is_open);
         let (body_follows, head) = (is_open && handshake.is_none(), RequestHeader::from(head));
@@ -77,9 +98,30 @@ impl Handler for Gateway {
             client.set_handshake(handshake);
         }
         let outcome = Exchange::new(self, connection, head).serve(&mut client, body_follows).await;
-        drop(progress);
+        drop(in_flight);
         client.discard_rest_of_request().await;
         !outcome.malformed
+    }
+}
+
+/// A request in progress, counted by the connection, for the drain, and by the metrics.
+struct InFlight<'a> {
+    gateway: &'a Gateway,
+    connection: &'a Connection,
+}
+
+impl<'a> InFlight<'a> {
+    fn begin(gateway: &'a Gateway, connection: &'a Connection) -> Self {
+        connection.request_seen();
+        gateway.telemetry.in_flight.inc();
+        Self { gateway, connection }
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.gateway.telemetry.in_flight.dec();
+        self.connection.request_done();
     }
 }
 
@@ -92,7 +134,7 @@ struct Outcome {
 }
 
 /// A call whose response has begun, the head of the response, and the head that the client gets.
-type Answered<H> = (UpstreamCall, ResponseHead, H);
+type ResponseStart<H> = (UpstreamCall, ResponseHead, H);
 
 /// One request: its head, the facts about it, and the progress of its response.
 struct Exchange<'a> {
@@ -150,72 +192,6 @@ impl<'a> Exchange<'a> {
         // A well-formed request has a host by now.
         let malformed = self.facts.host.is_none() && self.facts.refused.is_some_and(is_about_form);
         Outcome { whole, malformed }
-    }
-
-    /// Sends an answer of the gateway.
-    async fn answer<D: Downstream>(&mut self, client: &mut D, answer: Answer) -> pingora::Result<()> {
-        let mut head = client.head();
-        let page = accepts_html(&self.head.headers);
-        let (status, body) = self.gateway.compose(&mut self.facts, self.connection, (answer, page), &mut head)?;
-        let body = if self.is_head() { Cow::Borrowed("") } else { body };
-        self.status = status.as_u16();
-        self.body_bytes = body.len() as u64;
-        // After an unexpected body, or after a request for another protocol, the next bytes are not a request.
-        if self.facts.connection.upgrade || self.facts.refused == Some(Rejection::BodyNotAllowed) {
-            client.close_after_response();
-        }
-        client.answer(head, body).await
-    }
-
-    /// Translates a gRPC-Web call and forwards it; returns what [`Self::finish`] does.
-    async fn forward_grpc_web<D: Downstream>(
-        &mut self,
-        form: WebForm,
-        client: &mut D,
-        announced: AnnouncedBody,
-    ) -> (bool, Option<Box<Error>>) {
-        self.facts.connection.is_grpc = true;
-        let mut client = GrpcWebClient::new(client, form);
-        let served = match grpc_web::translate(form, &mut self.head, announced) {
-            Ok(announced) => self.forward(&mut client, announced).await,
-            Err(error) => Err(error),
-        };
-        self.finish(&mut client, served).await
-    }
-
-    /// Ends a request that was served or failed. Returns whether the client got a complete response, and the error.
-    async fn finish<D: Downstream>(
-        &mut self,
-        client: &mut D,
-        served: pingora::Result<()>,
-    ) -> (bool, Option<Box<Error>>) {
-        match served {
-            Ok(()) => (true, None),
-            Err(error) => (self.fail(client, &error).await, Some(error)),
-        }
-    }
-
-    /// Answers a request that failed, unless its response has begun. Returns whether the client got a complete
-    /// response.
-    async fn fail(&mut self, client: &mut impl Downstream, error: &Error) -> bool {
-        let Some(rejection) = client.refusal().or_else(|| forward::rejection(error)) else { return false };
-        self.facts.refused = Some(rejection);
-        if self.status != 0 {
-            if self.facts.connection.is_grpc && client.may_end_call() {
-                return self.end_call(client, rejection).await;
-            }
-            client.break_off().await;
-            return false;
-        }
-        let answered = self.answer(client, Refusal::new(rejection).into()).await;
-        answered.inspect_err(|error| tracing::debug!(%error, "cannot send a refusal")).is_ok()
-    }
-
-    /// Ends a gRPC response that has begun with the status of the failure. Returns whether it was written.
-    async fn end_call(&mut self, client: &mut impl Downstream, rejection: Rejection) -> bool {
-        let (trailers, code) = grpc::trailers(rejection);
-        self.facts.connection.grpc_status = Some(code);
-        client.end(Some(trailers)).await.is_ok()
     }
 
     async fn forward<D: Downstream>(&mut self, client: &mut D, announced: AnnouncedBody) -> pingora::Result<()> {
@@ -277,7 +253,7 @@ impl<'a> Exchange<'a> {
         &mut self,
         request_body: &mut RequestBody,
         client: &mut D,
-    ) -> pingora::Result<Answered<D::Head>> {
+    ) -> pingora::Result<ResponseStart<D::Head>> {
         let (mut retries, mut received_after) = (Retries::default(), None);
         loop {
             if poll_fn(|cx| Poll::Ready(client.poll_gone(cx).is_ready())).await {
@@ -310,8 +286,9 @@ impl<'a> Exchange<'a> {
         (received_after, now): (Option<Instant>, Duration),
         request_body: &mut RequestBody,
         client: &mut D,
-    ) -> Result<Answered<D::Head>, Failed> {
-        let opened = open((upstream, endpoint), &self.request(upstream, received_after), request_body, now).await;
+    ) -> Result<ResponseStart<D::Head>, FailedAttempt> {
+        let request = self.request(upstream, received_after);
+        let opened = UpstreamCall::open((upstream, endpoint), &request, request_body, now).await;
         let (mut call, other) = opened?;
         let endpoint = other.as_ref().unwrap_or(endpoint);
         if let Some(other) = &other {

@@ -13,7 +13,6 @@ use contract::time::UnixMillis;
 use http::HeaderValue;
 
 use crate::grpc::WebForm;
-use crate::keys::Authentication;
 use crate::overload::Reservation;
 use crate::request_id::RequestId;
 use crate::usage::Decision;
@@ -36,6 +35,54 @@ contract::words! {
         Api = "api",
         /// A public site.
         Site = "site",
+    }
+}
+
+/// Why authentication failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AuthError {
+    /// No `Authorization` header.
+    Missing,
+    /// Not a valid key: another scheme, two headers, a wrong form or checksum. Needs no lookup.
+    Malformed,
+    /// Unknown or revoked, or of another project or deployment.
+    Unknown,
+    /// Expired.
+    Expired,
+}
+
+/// The result of an authentication, for the counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Authentication {
+    /// The caller is authenticated.
+    Recognised,
+    /// The key is missing or wrong.
+    Failed(AuthError),
+    /// The address failed too often: its key is not checked.
+    Throttled,
+}
+
+impl Authentication {
+    /// All results, in the order of their counters.
+    pub(crate) const ALL: &'static [Self] = &[
+        Self::Recognised,
+        Self::Failed(AuthError::Missing),
+        Self::Failed(AuthError::Malformed),
+        Self::Failed(AuthError::Unknown),
+        Self::Failed(AuthError::Expired),
+        Self::Throttled,
+    ];
+
+    /// The word in `edge_auth_total{result}`.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Recognised => "ok",
+            Self::Failed(AuthError::Missing) => "missing",
+            Self::Failed(AuthError::Malformed) => "malformed",
+            Self::Failed(AuthError::Unknown) => "unknown",
+            Self::Failed(AuthError::Expired) => "expired",
+            Self::Throttled => "throttled",
+        }
     }
 }
 

@@ -2,14 +2,13 @@
 //!
 //! A client connects to the [`listener`], which bounds connections, finishes the TLS handshake with a certificate from
 //! the [`replica`] and passes on only well-formed heads. For either HTTP version, `exchange` takes a request from its
-//! head to its log line: it builds a `request::EdgeRequest` and asks the `pipeline` of the `gateway` for the site, the
-//! caller, the quota and the upstream. `facts` collects the results; the gateway's own responses are `answer`s, and
-//! every refusal is a [`Rejection`](contract::rejection::Rejection). `forward` rewrites an accepted request, with the
-//! caller's identity from `identity`, and sends it to one of the [`upstreams`], with its body as it arrives; every
-//! response passes `decorate`; `telemetry` counts it and writes one line.
+//! head to its log line: it asks the `pipeline` for the site, the caller, the quota and the upstream. `facts` collects
+//! the results; the gateway's own responses are `answer`s, and every refusal is a
+//! [`Rejection`](contract::rejection::Rejection). `forward` rewrites an accepted request, with the caller's identity
+//! from `identity`, and the exchange sends it to one of the [`upstreams`], with its body as it arrives; every response
+//! passes `decorate`; `telemetry` counts it and writes one line.
 //!
-//! The data of the stages is in the [`replica`] (sites, projects, keys, certificates; `keys` authenticates with it) and
-//! in the [`quota`] ledger.
+//! The data of the stages is in the [`replica`] (sites, projects, keys, certificates) and in the [`quota`] ledger.
 //! [`config`] has the settings, [`server`] builds the gateway, and `admin` answers the operator, also from `recent`.
 
 mod grpc;
@@ -19,7 +18,6 @@ mod usage;
 mod overload;
 mod place;
 mod clock;
-mod keys;
 mod facts;
 mod decorate;
 mod answer;
@@ -31,7 +29,6 @@ mod telemetry;
 mod forward;
 pub mod config;
 mod pipeline;
-mod gateway;
 mod exchange;
 mod admin;
 pub mod server;

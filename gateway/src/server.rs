@@ -39,7 +39,7 @@ use self::parts::Parts;
 use self::reload::{Reload, ReloadMetrics};
 use crate::admin::Live;
 use crate::config::Config;
-use crate::gateway::Gateway;
+use crate::exchange::Gateway;
 use crate::overload::{Memory, Reading};
 use crate::usage::Reporter;
 use listener::{Connections, Listener, ListenerSettings, ListenerState};

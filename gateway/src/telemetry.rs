@@ -20,8 +20,7 @@ use chassis::trace::Tracer;
 use contract::time::UnixSeconds;
 use parking_lot::Mutex;
 
-use crate::facts::{Facts, Surface};
-use crate::keys::Authentication;
+use crate::facts::{Authentication, Facts, Surface};
 use crate::recent::Recent;
 use crate::usage::UsageCounts;
 use contract::rejection::{Blame, Rejection};

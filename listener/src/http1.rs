@@ -7,12 +7,12 @@ use std::task::Poll;
 use pingora::server::ShutdownWatch;
 use tokio::io::AsyncWriteExt as _;
 
-use super::stream::{ByteStream, EdgeStream};
+use super::stream::{ByteStream, ClientStream};
 use super::{Handler, ServeOutcome};
 
 /// Serves a connection until it ends.
 pub(super) async fn serve<S: ByteStream>(
-    mut stream: Box<EdgeStream<S>>,
+    mut stream: Box<ClientStream<S>>,
     handler: &dyn Handler,
     shutdown: &ShutdownWatch,
 ) {
@@ -23,7 +23,7 @@ pub(super) async fn serve<S: ByteStream>(
     });
     let mut stops = false;
     loop {
-        let came = poll_fn(|cx| match stream.poll_request(cx) {
+        let has_request = poll_fn(|cx| match stream.poll_request(cx) {
             Poll::Pending if !stops && stopped.as_mut().poll(cx).is_ready() => {
                 stops = true;
                 if stream.is_idle() { Poll::Ready(false) } else { stream.poll_request(cx) }
@@ -31,7 +31,7 @@ pub(super) async fn serve<S: ByteStream>(
             Poll::Pending if stops && stream.is_idle() => Poll::Ready(false),
             polled => polled,
         });
-        if !came.await {
+        if !has_request.await {
             return;
         }
         match handler.serve_http1(&mut *stream).await {

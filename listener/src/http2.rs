@@ -1,16 +1,18 @@
 //! HTTP/2 connections: an engine that handles frames, windows and compressed fields, and an accept loop around it. Each
-//! request has a task. GOAWAY is sent at the shutdown signal and after an idle time.
+//! request has a task, and the responses of many leave in one write. GOAWAY is sent at the shutdown signal and after an
+//! idle time.
 //!
 //! The engine resets malformed requests (RFC 9113 section 8.1.1) and ends connections that keep sending them. Requests
 //! that the engine accepts and the gateway refuses as malformed are answered and logged like every other refusal; a
 //! connection with too many of them is ended too.
 
-mod coalesce;
 mod windows;
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,9 +20,8 @@ use pingora::server::ShutdownWatch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::coalesce::coalesced;
 use self::windows::Windows;
-use super::stream::{ByteStream, EdgeStream};
+use super::stream::{ByteStream, ClientStream};
 use super::{Connection, ConnectionEvent, H2Request, Handler, Hooks};
 
 /// Once nothing is in progress, a client has this long to acknowledge GOAWAY.
@@ -38,7 +39,7 @@ const REFUSED_MAX: u32 = 32;
 
 /// Serves a connection until it ends.
 pub(super) async fn serve<S: ByteStream>(
-    stream: Box<EdgeStream<S>>,
+    stream: Box<ClientStream<S>>,
     connection: Arc<Connection>,
     handler: &Arc<dyn Handler>,
     hooks: &dyn Hooks,
@@ -108,3 +109,66 @@ async fn idle(requests: &TaskTracker, idle_max: Duration) {
     requests.wait().await;
     tokio::time::sleep(idle_max).await;
 }
+
+/// Runs the engine of a connection with write coalescing: at once the first time and while at most one request is in
+/// progress, otherwise after yielding.
+///
+/// A stream that writes wakes the connection's engine, and the runtime runs the last woken task first. Without
+/// coalescing, the engine would send every response in its own TLS record and system call. Therefore the engine yields
+/// until all runnable tasks have run and the runtime has polled the sockets. A connection with at most one request in
+/// progress has nothing to coalesce, and its engine runs at once. The engine also flushes after every larger piece of a
+/// body; those flushes are deferred until it has nothing more to write.
+async fn coalesced<F: Future>(connection: &Connection, engine: F) -> F::Output {
+    let mut engine = pin!(engine);
+    let mut begun = false;
+    let mut pending: Option<Arc<Yield>> = None;
+    poll_fn(|cx| {
+        match &pending {
+            None if begun && connection.in_progress() > 1 => {
+                pending = Some(Yield::request(cx));
+                return Poll::Pending;
+            }
+            Some(pending) if !pending.is_over.load(Ordering::Acquire) => return Poll::Pending,
+            _ => {}
+        }
+        (begun, pending) = (true, None);
+        connection.coalesce_writes(true);
+        let mut polled = engine.as_mut().poll(cx);
+        connection.coalesce_writes(false);
+        if polled.is_pending() && connection.has_deferred_flush() {
+            // The engine has nothing left to write, so this poll flushes.
+            polled = engine.as_mut().poll(cx);
+        }
+        polled
+    })
+    .await
+}
+
+/// A yield to all runnable tasks.
+struct Yield {
+    is_over: AtomicBool,
+    task: Waker,
+}
+
+impl Yield {
+    /// Wakes the task after the yield: when a worker of the runtime has no other task, or has run 61 more.
+    fn request(cx: &Context<'_>) -> Arc<Self> {
+        let pending = Arc::new(Self { is_over: AtomicBool::new(false), task: cx.waker().clone() });
+        let waker = Waker::from(Arc::clone(&pending));
+        // Only the wake-up is needed: the runtime keeps the waker.
+        if pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&waker)).is_ready() {
+            waker.wake();
+        }
+        pending
+    }
+}
+
+impl Wake for Yield {
+    fn wake(self: Arc<Self>) {
+        self.is_over.store(true, Ordering::Release);
+        self.task.wake_by_ref();
+    }
+}
+
+#[cfg(test)]
+mod tests;

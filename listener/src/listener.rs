@@ -24,7 +24,7 @@ use tokio::time::{Instant, timeout_at};
 use super::connection::{Addresses, Connection, TlsFacts};
 use super::registry::{Connections, Slot};
 use super::settings::ListenerSettings;
-use super::stream::{ByteStream, EdgeStream};
+use super::stream::{ByteStream, ClientStream};
 use super::tls::{self, Tickets, TlsConfigs, plain};
 use super::{ConnectionEvent, Handler, HandshakeOutcome, Hooks, http1, http2, proxy_header};
 use crate::network::canonical;
@@ -272,7 +272,7 @@ impl ListenerContext {
         let connection = Arc::new(connection);
         slot.register(&connection);
         let (hooks, settings) = (Arc::clone(&self.hooks), Arc::clone(&self.settings));
-        let stream = Box::new(EdgeStream::new(io, slot, Arc::clone(&connection), hooks, settings));
+        let stream = Box::new(ClientStream::new(io, slot, Arc::clone(&connection), hooks, settings));
         if !connection.is_h2() {
             drop(connection);
             return http1::serve(stream, &*self.handler, shutdown).await;

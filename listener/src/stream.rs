@@ -16,7 +16,7 @@ mod answer;
 mod http1;
 mod linger;
 mod timer;
-mod write;
+mod write_buffer;
 
 use std::io;
 use std::pin::Pin;
@@ -33,7 +33,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use self::linger::Linger;
 pub use self::timer::Timer;
-use self::write::WriteBuffer;
+use self::write_buffer::WriteBuffer;
 use super::connection::Connection;
 use super::flood_guard::FloodGuard;
 use super::gate::Gate;
@@ -97,7 +97,7 @@ enum Waiting {
 }
 
 /// The stream of one client connection.
-pub(crate) struct EdgeStream<S: ByteStream> {
+pub(crate) struct ClientStream<S: ByteStream> {
     /// `None` only while the stream is dropped.
     io: Option<S>,
     /// `None` only while the stream is dropped.
@@ -123,7 +123,7 @@ pub(crate) struct EdgeStream<S: ByteStream> {
     cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
-impl<S: ByteStream> EdgeStream<S> {
+impl<S: ByteStream> ClientStream<S> {
     /// Puts the gate in front of `io`.
     pub(crate) fn new(
         io: S,
@@ -161,7 +161,7 @@ impl<S: ByteStream> EdgeStream<S> {
 }
 
 /// For the HTTP/2 engine; HTTP/1 is read as a [`crate::Client`] (`stream/http1.rs`).
-impl<S: ByteStream> AsyncRead for EdgeStream<S> {
+impl<S: ByteStream> AsyncRead for ClientStream<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let me = self.get_mut();
         if me.connection.is_closed() {
@@ -175,7 +175,7 @@ impl<S: ByteStream> AsyncRead for EdgeStream<S> {
     }
 }
 
-impl<S: ByteStream> EdgeStream<S> {
+impl<S: ByteStream> ClientStream<S> {
     /// HTTP/2: bytes pass unchanged. The preface has a deadline, and frames that do no work are counted. The accept
     /// loop times later silence.
     fn poll_h2(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
@@ -217,7 +217,94 @@ impl<S: ByteStream> EdgeStream<S> {
     }
 }
 
-impl<S: ByteStream> Drop for EdgeStream<S> {
+/// Bytes are buffered until a flush, so that a head and a small body leave in one TLS record and one system call.
+impl<S: ByteStream> AsyncWrite for ClientStream<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let me = self.get_mut();
+        me.check_open()?;
+        let mut collected = me.out.collect(bytes);
+        if collected == 0 {
+            ready!(me.poll_send_all(cx))?;
+            collected = me.out.collect(bytes);
+        }
+        if collected > 0 {
+            return Poll::Ready(Ok(collected));
+        }
+        me.poll_timed(cx, |io, cx| Pin::new(io).poll_write(cx, bytes))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let me = self.get_mut();
+        me.check_open()?;
+        if me.connection.defer_flush() {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(me.poll_send_all(cx))?;
+        me.poll_timed(cx, |io, cx| Pin::new(io).poll_flush(cx).map_ok(|()| 0)).map_ok(|_| ())
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let me = self.get_mut();
+        me.check_open()?;
+        ready!(me.poll_send_all(cx))?;
+        me.poll_timed(cx, |io, cx| Pin::new(io).poll_shutdown(cx).map_ok(|()| 0)).map_ok(|_| ())
+    }
+}
+
+impl<S: ByteStream> ClientStream<S> {
+    fn check_open(&self) -> io::Result<()> {
+        if self.connection.is_closed() { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(()) }
+    }
+
+    fn poll_send_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let mut out = std::mem::take(&mut self.out);
+            let sent = self.poll_timed(cx, |io, cx| out.poll_send(io, cx));
+            self.out = out;
+            if ready!(sent)? == 0 {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+
+    /// Writes while the client keeps the minimum rate of reading. A slower client is cut off: unread bytes occupy
+    /// memory and often a connection to an upstream.
+    fn poll_timed(
+        &mut self,
+        cx: &mut Context<'_>,
+        write: impl FnOnce(&mut S, &mut Context<'_>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        let Some(io) = self.io.as_mut() else {
+            return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+        };
+        match write(io, cx) {
+            Poll::Ready(result) => {
+                if let Ok(bytes) = &result {
+                    self.write_rate.moved(*bytes, Instant::now());
+                    if let Some(flood_guard) = &mut self.flood_guard {
+                        flood_guard.sent(*bytes);
+                    }
+                }
+                Poll::Ready(result)
+            }
+            Poll::Pending => {
+                if self.poll_cancelled(cx) {
+                    return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+                }
+                let until = self.write_rate.wait(Instant::now());
+                ready!(self.write_timer.poll(until, cx));
+                self.hooks.connection(ConnectionEvent::Stalled);
+                self.state = StreamState::Cut;
+                if let Some(io) = &self.io {
+                    io.abort_on_close();
+                }
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+        }
+    }
+}
+
+impl<S: ByteStream> Drop for ClientStream<S> {
     fn drop(&mut self) {
         let (Some(io), Some(slot)) = (self.io.take(), self.slot.take()) else {
             return;

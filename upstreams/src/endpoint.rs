@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::idle::Idle;
-use super::sessions::Sessions;
+use super::pool::http1::Http1Pool;
+use super::pool::http2::Http2Pool;
 use super::{ConnectionLimits, DialError, DialFailure, EndpointAddress};
 
 /// How long a failed address gets no requests, also if no other one works.
@@ -54,9 +54,9 @@ pub struct Endpoint {
     /// How long its connections are used.
     pub connections: ConnectionLimits,
     /// Its idle HTTP/1.1 connections.
-    pub idle: Idle,
+    pub http1: Http1Pool,
     /// Its HTTP/2 connections.
-    pub sessions: Sessions,
+    pub http2: Http2Pool,
 }
 
 impl Endpoint {
@@ -78,8 +78,8 @@ impl Endpoint {
             is_out: AtomicBool::new(false),
             streak: AtomicI64::new(0),
             connections,
-            sessions: Sessions::new(connections, idle.clone()),
-            idle: Idle::new(idle),
+            http2: Http2Pool::new(connections, idle.clone()),
+            http1: Http1Pool::new(idle),
         }
     }
 

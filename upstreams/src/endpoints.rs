@@ -102,8 +102,8 @@ impl Endpoints {
     /// Closes connections that were idle for too long.
     pub(super) fn tidy(&self) {
         self.all.load().iter().for_each(|endpoint| {
-            endpoint.idle.tidy();
-            endpoint.sessions.tidy();
+            endpoint.http1.tidy();
+            endpoint.http2.tidy();
         });
     }
 

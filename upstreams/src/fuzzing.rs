@@ -6,9 +6,9 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 use crate::ConnectionLimits;
-pub use crate::sessions::Sessions;
+pub use crate::pool::http2::Http2Pool;
 
 /// An address without connections, and with permits to keep this many.
-pub fn sessions(limits: ConnectionLimits, kept_max: usize) -> Sessions {
-    Sessions::new(limits, Arc::new(Semaphore::new(kept_max)))
+pub fn http2_pool(limits: ConnectionLimits, kept_max: usize) -> Http2Pool {
+    Http2Pool::new(limits, Arc::new(Semaphore::new(kept_max)))
 }

@@ -17,9 +17,11 @@ use futures_util::stream::FuturesUnordered;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use super::dial::dial;
+use super::pool::http2::answer_to_ping;
 use super::{
     DialError, DialFailure, Endpoint, EndpointAddress, Endpoints, Stream, Transport, Upstream, UpstreamSettings,
-    Upstreams, dial, sessions,
+    Upstreams,
 };
 
 /// The start of a status line: `HTTP/1.1 200`.
@@ -162,7 +164,7 @@ async fn probe(upstream: Arc<Upstream>, endpoint: Arc<Endpoint>) -> Arc<Endpoint
 async fn connect(endpoint: &Endpoint, transport: &Transport, timeout: Duration) -> Result<(), DialError> {
     let stream = dial(transport, endpoint, true, timeout).await?;
     if matches!(transport, Transport::PlainHttp2) || stream.agreed_on_http2() {
-        let answered = tokio::time::timeout(timeout, sessions::answer_to_ping(stream)).await;
+        let answered = tokio::time::timeout(timeout, answer_to_ping(stream)).await;
         return answered.unwrap_or_else(|_| Err(DialError::because(DialFailure::TimedOut, "it does not answer PING")));
     }
     Ok(())

@@ -1,4 +1,8 @@
-//! Which kept connection may serve which request: one rule for both versions.
+//! Pools of connections to one address, `http1` and `http2`, and what they share: which kept connection may serve which
+//! request.
+
+pub(super) mod http1;
+pub(super) mod http2;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

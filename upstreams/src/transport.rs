@@ -75,7 +75,7 @@ impl Transport {
         match self {
             Self::Plain => false,
             Self::PlainHttp2 => true,
-            Self::Tls(tls) => tls.settings.http2 && endpoint.sessions.http2_agreed(),
+            Self::Tls(tls) => tls.settings.http2 && endpoint.http2.http2_agreed(),
         }
     }
 

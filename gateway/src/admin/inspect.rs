@@ -145,7 +145,7 @@ async fn key(State(view): State<View>, Path(id): Path<String>) -> Response {
         Some(ends) if *ends <= now => why.push(format!("It expired at {}: 401 expired_api_key.", ends.0)),
         _ => {}
     }
-    if key.environment != pipeline.keys.environment() {
+    if key.environment != pipeline.environment {
         why.push("It belongs to another deployment: 401 invalid_api_key.".to_owned());
     }
     if let Some(ban) = ban {

@@ -1,6 +1,6 @@
 //! The client's side of a request, for either version of HTTP.
 
-pub(crate) mod grpc_web;
+mod grpc_web;
 pub(crate) mod http1;
 pub(crate) mod http2;
 

@@ -5,13 +5,13 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use h2::Reason;
 use http::Method;
 use pingora::Error;
 use tokio::time::Instant;
 
-use super::upstream::Refused;
-use crate::gateway::Gateway;
-use upstreams::{Endpoint, RetryBudget, Upstream};
+use super::Gateway;
+use upstreams::{ConnectError, DialError, Endpoint, RetryBudget, Upstream};
 
 /// How often a request may be sent without a response. Attempts that an upstream refused without processing them
 /// ("unread") are not among them.
@@ -56,9 +56,31 @@ pub(super) enum Failure {
     Unknown,
 }
 
+/// How an upstream refused a request unread. The request may be retried, whatever its method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// `REFUSED_STREAM`: this request.
+    Stream,
+    /// GOAWAY: further requests on this connection.
+    Connection,
+}
+
+impl Refused {
+    /// The refusal in an error, if it is one.
+    pub(super) fn of(error: &Error) -> Option<Self> {
+        let cause = error.cause.as_deref()?.downcast_ref::<h2::Error>()?;
+        let is_stream = cause.is_reset() && cause.reason() == Some(Reason::REFUSED_STREAM);
+        match (cause.is_remote(), cause.is_go_away()) {
+            (true, true) => Some(Self::Connection),
+            (true, false) if is_stream => Some(Self::Stream),
+            _ => None,
+        }
+    }
+}
+
 /// The addresses of an upstream, apart from the one whose attempt failed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Others {
+pub(super) struct OtherAddresses {
     /// Their number.
     pub(super) count: usize,
     /// Whether one of them can be expected to respond, and the failure is the address's.
@@ -66,7 +88,7 @@ pub(super) struct Others {
 }
 
 /// An attempt without a response.
-pub(super) struct Failed {
+pub(super) struct FailedAttempt {
     pub(super) failure: Failure,
     /// The error, from which the refusal for the client follows.
     pub(super) error: Box<Error>,
@@ -78,25 +100,28 @@ pub(super) struct Failed {
     pub(super) sent_at: Option<Instant>,
 }
 
-impl Failed {
+impl FailedAttempt {
     /// Records what the failure says about its address, and returns the others. The attempt began at `began`.
     pub(super) fn record(
         &self,
         gateway: &Gateway,
         (upstream, endpoint): (&Upstream, &Endpoint),
         began: Duration,
-    ) -> Others {
+    ) -> OtherAddresses {
         let now = gateway.clock.monotonic();
         let mut reliable = true;
         match self.failure {
-            Failure::Unconnected => gateway.has_not_connected(endpoint),
+            Failure::Unconnected => {
+                endpoint.failed(now);
+                gateway.pipeline.upstreams.look_up_now();
+            }
             // A response that is late where others are not is the request's own matter.
             _ if self.late => reliable = endpoint.lost(true, began, now),
             Failure::Ended { before_request: false } | Failure::Unanswered => drop(endpoint.lost(false, began, now)),
             _ => {}
         }
         reliable = reliable && upstream.endpoints.has_reliable(endpoint, now);
-        Others { count: upstream.endpoints.len().saturating_sub(1), reliable }
+        OtherAddresses { count: upstream.endpoints.len().saturating_sub(1), reliable }
     }
 }
 
@@ -114,7 +139,13 @@ impl Retries {
     /// Retries multiply an upstream's traffic. So each is spent from the upstream's `budget`, unless the upstream has
     /// seen nothing of the request (no connection could be opened, or the connection had ended before), or another
     /// address is reliable: then the upstream is not overloaded, but this address has failed.
-    pub(super) fn after(&mut self, failure: Failure, method: &Method, others: Others, budget: &RetryBudget) -> Retry {
+    pub(super) fn after(
+        &mut self,
+        failure: Failure,
+        method: &Method,
+        others: OtherAddresses,
+        budget: &RetryBudget,
+    ) -> Retry {
         match failure {
             Failure::Unsent | Failure::Refused(_) => self.unread += 1,
             Failure::Unconnected => self.unconnected += 1,
@@ -148,7 +179,18 @@ impl Retries {
     }
 }
 
-impl From<Box<Error>> for Failed {
+impl From<ConnectError> for FailedAttempt {
+    fn from(error: ConnectError) -> Self {
+        let (failure, DialError { kind, reason }) = match error {
+            ConnectError::Unconnected(error) => (Failure::Unconnected, error),
+            ConnectError::NotHttp2(error) => (Failure::Unsent, error),
+        };
+        let error = Error::explain(kind.error_type(), "connecting to the upstream").into_up();
+        Self { failure, reason, ..error.into() }
+    }
+}
+
+impl From<Box<Error>> for FailedAttempt {
     fn from(error: Box<Error>) -> Self {
         Self { failure: Failure::Unknown, error, late: false, reason: None, sent_at: None }
     }
@@ -170,7 +212,7 @@ mod tests {
             (Failure::Refused(Refused::Stream), Retry::Never),
             (Failure::Ended { before_request: true }, Retry::Never),
         ] {
-            let alone = Others { count: 0, reliable: false };
+            let alone = OtherAddresses { count: 0, reliable: false };
             assert_eq!(retries.after(failure, &Method::GET, alone, &budget), expected, "{failure:?}");
         }
     }
@@ -179,7 +221,7 @@ mod tests {
     fn with_a_reliable_address_no_safe_request_fails_and_none_that_was_sent_is_repeated_twice() {
         let budget = RetryBudget::default();
         while budget.spend() {}
-        let others = |reliable| Others { count: 3, reliable };
+        let others = |reliable| OtherAddresses { count: 3, reliable };
         let (ended, late) = (Failure::Ended { before_request: false }, Failure::Unanswered);
         for (failures, method, reliable, expected) in [
             (&[Failure::Unconnected; 3][..], Method::POST, true, Retry::AnotherAddress),

@@ -2,13 +2,13 @@
 
 mod http1;
 mod http2;
-mod open;
 mod wait_limits;
 mod request_body;
 mod trailers;
 
 use std::future::poll_fn;
 use std::io;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -21,18 +21,16 @@ use tokio::time::Instant;
 use self::http1::Http1Call;
 pub(super) use self::http1::response as http1_response;
 use self::http2::Http2Call;
-pub(super) use self::http2::Refused;
-pub(super) use self::http2::head::wants_trailers;
-pub(super) use self::open::open;
+pub(super) use self::http2::wants_trailers;
 pub(super) use self::request_body::RequestBody;
 pub(super) use self::trailers::{of_response, write as write_trailers};
 pub(super) use self::wait_limits::WaitLimits;
 use self::wait_limits::{Waits, client_left};
 use super::downstream::Downstream;
-use super::retry::{Failed, Failure};
+use super::retry::{FailedAttempt, Failure};
 use crate::decorate::{PresentFields, ResponseSink};
 use crate::facts::ConnectionKind;
-use upstreams::{Endpoint, Requirements};
+use upstreams::{Endpoint, Requirements, Upstream, UpstreamConnection, connect};
 
 /// Buffer size for one read of a body.
 pub(super) const READ_BYTES: usize = 64 * 1024;
@@ -81,6 +79,34 @@ enum Version {
 }
 
 impl UpstreamCall {
+    /// Opens a call at this address of the upstream; or at another one, which is returned too, if this one does not
+    /// answer soon. `now` is the monotonic time.
+    pub(super) async fn open(
+        (upstream, endpoint): (&Arc<Upstream>, &Arc<Endpoint>),
+        request: &Request<'_>,
+        request_body: &mut RequestBody,
+        now: Duration,
+    ) -> Result<(Self, Option<Arc<Endpoint>>), FailedAttempt> {
+        let connecting = connect((upstream, endpoint), &request.requirements, request.switches, now);
+        let (connection, other) = connecting.await?;
+        let call = match connection {
+            UpstreamConnection::Http1 { stream, lifetime, reused } => {
+                let kind = ConnectionKind { reused, http2: false, tls: stream.is_tls() };
+                request_body.begin(reused && request.requirements.may_be_repeated, false);
+                Self::new(Version::Http1(Http1Call::new((stream, lifetime), request, request_body)), request, kind)
+            }
+            UpstreamConnection::Http2(permit) => {
+                let transport = &upstream.settings.transport;
+                let kind = ConnectionKind { reused: permit.reused, http2: true, tls: transport.tls().is_some() };
+                let head = http2::request_head(request.head, transport.url_scheme())?;
+                request_body.begin(true, true);
+                let call = Http2Call::begin(permit, head, request_body, request.switches)?;
+                Self::new(Version::Http2(Box::new(call)), request, kind)
+            }
+        };
+        Ok((call, other))
+    }
+
     fn new(version: Version, request: &Request<'_>, kind: ConnectionKind) -> Self {
         Self { version, buffer: BytesMut::new(), wait_limits: request.wait_limits, kind }
     }
@@ -108,11 +134,11 @@ impl UpstreamCall {
         request_body: &mut RequestBody,
         client: &mut impl Downstream,
     ) -> pingora::Result<()> {
-        let came = self.wait(request_body, client, |version, buffer, cx| match version {
+        let received = self.wait(request_body, client, |version, buffer, cx| match version {
             Version::Http1(http1) => http1.poll_head(buffer, cx),
             Version::Http2(http2) => http2.poll_head(cx),
         });
-        came.await?.ok_or_else(|| Error::explain(ErrorType::ReadTimedout, "reading from the upstream").into_up())
+        received.await?.ok_or_else(|| Error::explain(ErrorType::ReadTimedout, "reading from the upstream").into_up())
     }
 
     /// Allows long silence of both sides, if the version can check that the upstream is alive (PING).
@@ -144,16 +170,16 @@ impl UpstreamCall {
         sent: &mut u64,
     ) -> pingora::Result<Option<HeaderMap>> {
         loop {
-            let there = poll_fn(|cx| Poll::Ready(self.version.poll_data(&mut self.buffer, cx))).await;
-            let came = if let Poll::Ready(came) = there {
-                came?
+            let polled = poll_fn(|cx| Poll::Ready(self.version.poll_data(&mut self.buffer, cx))).await;
+            let received = if let Poll::Ready(received) = polled {
+                received?
             } else {
                 self.write_and_send(request_body, client, |client, _, cx| client.poll_flush(cx)).await?;
-                let came = self.wait(request_body, client, Version::poll_data).await?;
+                let received = self.wait(request_body, client, Version::poll_data).await?;
                 in_time()?;
-                came.flatten()
+                received.flatten()
             };
-            let Some(bytes) = came else { break };
+            let Some(bytes) = received else { break };
             *sent += bytes as u64;
             let (mut left, last) = (bytes, self.version.is_done());
             self.write_and_send(request_body, client, |client, buffer, cx| {
@@ -185,7 +211,7 @@ impl UpstreamCall {
     }
 
     /// The failure of an attempt that this error ended before the response. `interim` if an interim response arrived.
-    pub(super) fn failed(&self, error: Box<Error>, request_body: &RequestBody, interim: bool) -> Failed {
+    pub(super) fn failed(&self, error: Box<Error>, request_body: &RequestBody, interim: bool) -> FailedAttempt {
         let (refused, before_request, sent_at) = match &self.version {
             Version::Http1(_) => (None, was_reset(&error), Instant::now()),
             Version::Http2(http2) => (http2.refused(&error), http2.is_silent(was_reset(&error)), http2.sent_at),
@@ -201,7 +227,7 @@ impl UpstreamCall {
             None if late || has_ended(&error) => Failure::Unanswered,
             None => Failure::Unknown,
         };
-        Failed { failure, late, reason: self.reason(&error), error, sent_at: Some(sent_at) }
+        FailedAttempt { failure, late, reason: self.reason(&error), error, sent_at: Some(sent_at) }
     }
 
     /// Writes to the client with `write`, and sends the request meanwhile, so that a peer that reads only after its own
@@ -268,7 +294,7 @@ impl Version {
     ) -> pingora::Result<Waits> {
         match self {
             Self::Http1(http1) => http1.poll_send(request_body, client, moved, cx),
-            Self::Http2(http2) => http2.sending.poll(request_body, client, moved, cx),
+            Self::Http2(http2) => http2.poll_send(request_body, client, moved, cx),
         }
     }
 
@@ -276,7 +302,7 @@ impl Version {
     fn has_sent(&self) -> bool {
         match self {
             Self::Http1(http1) => http1.has_sent(),
-            Self::Http2(http2) => http2.sending.is_over(),
+            Self::Http2(http2) => http2.has_sent(),
         }
     }
 

@@ -3,10 +3,15 @@
 //! Failures are counted per client address. An address with too many gets 429 instead of details about its key. A valid
 //! key is never refused because of other clients behind the same address: its lookup costs one memory read.
 
+use std::sync::Arc;
+
+use contract::key::{ApiKey, PresentedKey};
+use contract::project::Project;
+use http::header;
+
 use super::Pipeline;
 use crate::answer::{Answer, Refusal};
-use crate::facts::{Facts, QuotaFigures};
-use crate::keys::{AuthError, Authentication};
+use crate::facts::{AuthError, Authentication, Facts, QuotaFigures};
 use crate::request::EdgeRequest;
 use contract::rejection::Rejection;
 use contract::window::Window;
@@ -35,8 +40,7 @@ impl Pipeline {
     }
 
     pub(super) fn authenticate(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Result<(), Answer> {
-        let project = facts.project.as_ref().map(|project| project.id.clone());
-        match self.keys.authenticate(request, project.as_ref(), self.clock.now_seconds()) {
+        match self.key(request, facts.project.as_deref()) {
             Ok(key) => {
                 // A key is unknown until its project has arrived. A key of a removed project stays unknown even if
                 // another project has its name now.
@@ -52,6 +56,25 @@ impl Pipeline {
             }
             Err(error) => Err(self.refuse(error, request, facts)),
         }
+    }
+
+    /// The key of a request, if it opens sites of `project` (of any project if `None`).
+    ///
+    /// # Errors
+    /// [`AuthError`]: the client sees the same answer for all but `Missing` and `Expired`.
+    pub(super) fn key(&self, request: &EdgeRequest<'_>, project: Option<&Project>) -> Result<Arc<ApiKey>, AuthError> {
+        let presented = presented(request)?;
+        if presented.environment() != self.environment {
+            return Err(AuthError::Unknown);
+        }
+        let key = self.replica.key(&presented.digest()).ok_or(AuthError::Unknown)?;
+        if key.environment != self.environment || project.is_some_and(|project| project.id != key.project) {
+            return Err(AuthError::Unknown);
+        }
+        if key.expires_at.is_some_and(|end| end <= self.clock.now_seconds()) {
+            return Err(AuthError::Expired);
+        }
+        Ok(key)
     }
 
     fn refuse(&self, error: AuthError, request: &EdgeRequest<'_>, facts: &mut Facts) -> Answer {
@@ -90,4 +113,23 @@ impl Pipeline {
 fn has_no_scheme(request: &EdgeRequest<'_>) -> bool {
     let value = request.single(http::header::AUTHORIZATION).unwrap_or_default();
     !value.split_once(' ').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+}
+
+/// The key in `Authorization`, if that header occurs once.
+fn presented(request: &EdgeRequest<'_>) -> Result<PresentedKey, AuthError> {
+    if !request.headers.contains_key(header::AUTHORIZATION) {
+        return Err(AuthError::Missing);
+    }
+    // Two headers, or bytes outside ASCII: two parsers could read two keys.
+    let value = request.single(header::AUTHORIZATION).ok_or(AuthError::Malformed)?;
+    PresentedKey::from_authorization(value).map_err(|_| AuthError::Malformed)
+}
+
+/// Whether a request carries something like a key in a place where it must not.
+pub(super) fn carries_a_key(request: &EdgeRequest<'_>) -> bool {
+    request
+        .headers
+        .get_all(header::AUTHORIZATION)
+        .iter()
+        .any(|value| value.as_bytes().windows(3).any(|window| window == b"th_"))
 }

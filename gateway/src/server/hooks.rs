@@ -11,7 +11,7 @@ use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
 
-use crate::gateway::Gateway;
+use crate::exchange::Gateway;
 use crate::request_id::RequestId;
 use listener::{ConnectionEvent, Connections, HandshakeOutcome, Hooks, ListenerRefusal};
 

@@ -16,8 +16,7 @@ use super::secrets::Secrets;
 use super::watcher::EdgeWatcher;
 use crate::clock::FleetClock;
 use crate::config::Config;
-use crate::gateway::Gateway;
-use crate::keys::Keys;
+use crate::exchange::Gateway;
 use crate::overload::Overload;
 use crate::pipeline::Pipeline;
 use crate::platform_certificate::PlatformCertificate;
@@ -103,7 +102,7 @@ impl Parts {
         );
         let pipeline = Pipeline {
             replica: self.replica.clone(),
-            keys: Keys::new(self.replica.clone(), config.environment),
+            environment: config.environment,
             quota: self.quota.clone(),
             shadow_plans: config.quota.shadow_plans.clone(),
             failed_authentications,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{ByteStream, EdgeStream, StreamState};
+use super::{ByteStream, ClientStream, StreamState};
 use crate::ListenerRefusal;
 use contract::rejection::Rejection;
 
@@ -12,7 +12,7 @@ const EXCERPT_BYTES_MAX: usize = 256;
 /// The methods named by a 405 before the site is known.
 const ALLOW: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
-impl<S: ByteStream> EdgeStream<S> {
+impl<S: ByteStream> ClientStream<S> {
     /// Refuses a message that is not a request, and answers it.
     pub(crate) fn refuse(&mut self, rejection: Rejection) {
         self.state = StreamState::Refused;

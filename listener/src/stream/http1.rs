@@ -12,7 +12,7 @@ use tokio::io::ReadBuf;
 use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 
-use super::{ByteStream, EdgeStream, MinimumRateTimer, StreamState, Waiting};
+use super::{ByteStream, ClientStream, MinimumRateTimer, StreamState, Waiting};
 use crate::ConnectionEvent;
 use crate::client::{BodyReadError, Client};
 use crate::connection::Connection;
@@ -29,7 +29,7 @@ enum ReadResult {
     End,
 }
 
-impl<S: ByteStream> EdgeStream<S> {
+impl<S: ByteStream> ClientStream<S> {
     /// Ready with true when a request is pending, with false when there will be no other. The previous request is done.
     pub(crate) fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         loop {
@@ -138,7 +138,7 @@ impl<S: ByteStream> EdgeStream<S> {
     }
 }
 
-impl<S: ByteStream> Client for EdgeStream<S> {
+impl<S: ByteStream> Client for ClientStream<S> {
     fn connection(&self) -> &Arc<Connection> {
         &self.connection
     }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::connection::{Addresses, Connection, TlsFacts};
 use crate::fakes::FakeHooks;
 use crate::gate::{Gate, NextRead};
-use crate::stream::EdgeStream;
+use crate::stream::ClientStream;
 use crate::{BodyReadError, Client as _, Connections, Hooks, ListenerSettings};
 use contract::rejection::Rejection;
 
@@ -25,7 +25,7 @@ pub(super) const POST_CHUNKED: &str = "POST / HTTP/1.1\r\nHost: a.example\r\nTra
 /// Both ends of a connection, and the listener's state of it.
 pub(super) struct Rig {
     pub(super) client: DuplexStream,
-    pub(super) stream: EdgeStream<DuplexStream>,
+    pub(super) stream: ClientStream<DuplexStream>,
     pub(super) connection: Arc<Connection>,
     pub(super) hooks: Arc<FakeHooks>,
     pub(super) connections: Arc<Connections>,
@@ -46,7 +46,7 @@ pub(super) fn rig_with(settings: ListenerSettings, tls: Option<TlsFacts>, pipe_b
     let addresses = Addresses { client: here, peer: here, local: here };
     let connection = Arc::new(Connection::new(slot.id(), addresses, tls, &settings, slot.shared(), Instant::now()));
     slot.register(&connection);
-    let stream = EdgeStream::new(ours, slot, Arc::clone(&connection), hooks, Arc::new(settings));
+    let stream = ClientStream::new(ours, slot, Arc::clone(&connection), hooks, Arc::new(settings));
     Rig { client, stream, connection, hooks: fake, connections }
 }
 
@@ -89,7 +89,7 @@ impl Rig {
     }
 }
 
-impl EdgeStream<DuplexStream> {
+impl ClientStream<DuplexStream> {
     /// Completes the response.
     pub(super) fn next(&mut self) {
         if let Some(Err(rejection)) = self.gate.as_mut().map(Gate::response_complete) {
@@ -131,7 +131,7 @@ impl EdgeStream<DuplexStream> {
 }
 
 /// A head with the body bytes that arrived, or more of the body, or nothing at the end of the connection.
-pub(super) async fn read(stream: &mut EdgeStream<DuplexStream>) -> Result<String> {
+pub(super) async fn read(stream: &mut ClientStream<DuplexStream>) -> Result<String> {
     if stream.gate.is_some() {
         return poll_fn(|cx| stream.poll_text(cx)).await;
     }

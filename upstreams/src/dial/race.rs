@@ -18,7 +18,7 @@ const RACE_AFTER: Duration = Duration::from_millis(250);
 /// and its address, if that is another one. An address that fails is recorded as failing, so that requests avoid it
 /// until it has accepted a connection again; so is one that loses if `late_is_failed`. `now` is the monotonic time at
 /// the start. The error is that of `first`, whose record is left to the caller.
-pub async fn race<T, F>(
+pub(super) async fn race<T, F>(
     endpoints: &Endpoints,
     first: &Arc<Endpoint>,
     (now, late_is_failed): (Duration, bool),

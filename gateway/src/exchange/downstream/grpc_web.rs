@@ -22,6 +22,7 @@ use self::messages::Messages;
 use self::text::{decode, encode};
 use super::Downstream;
 use crate::decorate::ResponseSink;
+use crate::exchange::Exchange;
 use crate::exchange::upstream::write_trailers;
 use crate::grpc::{self, WebForm, begins_suffix};
 use contract::rejection::Rejection;
@@ -30,16 +31,30 @@ use upstreams::AnnouncedBody;
 /// The first byte of the frame with the trailers.
 const TRAILERS_FLAG: u8 = 0x80;
 
+impl Exchange<'_> {
+    /// Translates a gRPC-Web call and forwards it; returns what [`Self::finish`] does.
+    pub(in crate::exchange) async fn forward_grpc_web<D: Downstream>(
+        &mut self,
+        form: WebForm,
+        client: &mut D,
+        announced: AnnouncedBody,
+    ) -> (bool, Option<Box<Error>>) {
+        self.facts.connection.is_grpc = true;
+        let mut client = GrpcWebClient::new(client, form);
+        let served = match translate(form, &mut self.head, announced) {
+            Ok(announced) => self.forward(&mut client, announced).await,
+            Err(error) => Err(error),
+        };
+        self.finish(&mut client, served).await
+    }
+}
+
 /// Makes a gRPC request of the head of a call in this form. Returns the body that the upstream gets: the text form is
 /// longer than the messages in it.
 ///
 /// # Errors
 /// Never: the new content type is part of the old one.
-pub(crate) fn translate(
-    form: WebForm,
-    head: &mut RequestHeader,
-    announced: AnnouncedBody,
-) -> pingora::Result<AnnouncedBody> {
+fn translate(form: WebForm, head: &mut RequestHeader, announced: AnnouncedBody) -> pingora::Result<AnnouncedBody> {
     let kind = head.headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
     let suffix = kind.get(form.content_type().len()..).unwrap_or_default();
     let kind = HeaderValue::from_bytes(&[grpc::CONTENT_TYPE.as_bytes(), suffix].concat());
@@ -54,7 +69,7 @@ pub(crate) fn translate(
 }
 
 /// The client of one gRPC-Web call, over either version of HTTP.
-pub(crate) struct GrpcWebClient<'a, D> {
+struct GrpcWebClient<'a, D> {
     client: &'a mut D,
     form: WebForm,
     /// The response is one of gRPC, so it is translated. Other responses, such as an error of another proxy, are not.
@@ -69,7 +84,7 @@ pub(crate) struct GrpcWebClient<'a, D> {
 }
 
 impl<'a, D: Downstream> GrpcWebClient<'a, D> {
-    pub(crate) fn new(client: &'a mut D, form: WebForm) -> Self {
+    fn new(client: &'a mut D, form: WebForm) -> Self {
         Self {
             client,
             form,

@@ -4,7 +4,7 @@ mod chunks;
 mod framing;
 mod request;
 pub(in crate::exchange) mod response;
-mod sending;
+mod request_sender;
 
 use std::borrow::Cow;
 use std::io;
@@ -18,7 +18,7 @@ use pingora::{Error, ErrorType};
 use tokio_util::io::poll_read_buf;
 
 use self::framing::Framing;
-use self::sending::Sending;
+use self::request_sender::RequestSender;
 use super::request_body::RequestBody;
 use super::wait_limits::Waits;
 use super::{READ_BYTES, Request, ResponseHead, trailers};
@@ -35,7 +35,7 @@ pub(super) struct Http1Call {
     stream: Stream,
     pool_key: PoolKey,
     lifetime: Lifetime,
-    sending: Sending,
+    sender: RequestSender,
     /// Bytes of the buffer that were parsed without finding the end of the head.
     seen: usize,
     framing: Framing,
@@ -58,7 +58,7 @@ impl Http1Call {
             stream,
             pool_key: request.requirements.pool_key.clone(),
             lifetime,
-            sending: Sending::new(head, request_body),
+            sender: RequestSender::new(head, request_body),
             seen: 0,
             framing: Framing::End,
             trailers: Vec::new(),
@@ -74,12 +74,12 @@ impl Http1Call {
         moved: &mut bool,
         cx: &mut Context<'_>,
     ) -> pingora::Result<Waits> {
-        self.sending.poll(&mut self.stream, request_body, client, moved, cx)
+        self.sender.poll(&mut self.stream, request_body, client, moved, cx)
     }
 
     /// Whether nothing more will be sent.
     pub(super) fn has_sent(&self) -> bool {
-        self.sending.is_over()
+        self.sender.is_over()
     }
 
     /// Reads more of the head.
@@ -163,14 +163,14 @@ impl Http1Call {
 
     /// The upstream has switched protocols: both sides now send bytes of their own.
     pub(super) fn switch(&mut self) {
-        (self.sending, self.framing, self.reusable) = (Sending::default(), Framing::End, false);
+        (self.sender, self.framing, self.reusable) = (RequestSender::default(), Framing::End, false);
     }
 
     /// Keeps the connection for another request, if the response is complete and nothing came after it.
     pub(super) fn keep(mut self, buffer: &BytesMut, endpoint: &Endpoint) {
         let is_complete = self.framing.is_done() && self.framing.is_usual() && buffer.is_empty();
-        if self.reusable && is_complete && self.sending.is_whole() && self.stream.is_read() {
-            endpoint.idle.keep(self.stream, self.pool_key, self.lifetime, self.good_for);
+        if self.reusable && is_complete && self.sender.is_whole() && self.stream.is_read() {
+            endpoint.http1.keep(self.stream, self.pool_key, self.lifetime, self.good_for);
         }
     }
 }

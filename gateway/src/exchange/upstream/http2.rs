@@ -1,37 +1,44 @@
 //! One request and its response over a stream of an HTTP/2 connection to an upstream.
 
-pub(super) mod head;
+mod body_sender;
 
 use std::borrow::Cow;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
+use h2::RecvStream;
 use h2::client::ResponseFuture;
-use h2::{Reason, RecvStream, SendStream};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri, header, uri};
 use pingora::{Error, ErrorType};
+use pingora_http::RequestHeader;
 use tokio::time::Instant;
 
+use self::body_sender::BodySender;
 use super::wait_limits::Waits;
-use super::{READ_BYTES, RequestBody, ResponseHead};
-use crate::decorate::ResponseSink;
+use super::{READ_BYTES, RequestBody, ResponseHead, http1_response};
+use crate::decorate::{PresentFields, ResponseSink};
 use crate::exchange::downstream::Downstream;
+use crate::exchange::retry::{FailedAttempt, Failure, Refused};
 use crate::exchange::websocket;
-use upstreams::Lease;
+use crate::grpc;
+use listener::fields::{may_stand_in_request, may_stand_in_response};
+use upstreams::StreamPermit;
+
+const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
 /// One request over a stream. Dropped before the response is complete, it resets the stream.
 pub(super) struct Http2Call {
     /// Its use of the connection.
-    lease: Lease,
+    permit: StreamPermit,
     /// When its head was sent.
     pub(super) sent_at: Instant,
     response: ResponseFuture,
     /// The last head, and whether nothing follows it.
     head: Option<(http::response::Parts, bool)>,
     body: Option<RecvStream>,
-    pub(super) sending: Sending,
+    sender: BodySender,
     /// The answer to the client's key, if the request is a CONNECT for a WebSocket.
     accept: Option<HeaderValue>,
 }
@@ -40,27 +47,44 @@ impl Http2Call {
     /// Sends the head; a request that `switches` as a CONNECT, if the upstream accepts that (RFC 8441).
     ///
     /// # Errors
-    /// If the connection accepts no more streams; nothing was sent then.
+    /// If the connection accepts no more streams: [`Failure::Unsent`].
     pub(super) fn begin(
-        mut lease: Lease,
+        mut permit: StreamPermit,
         mut request: http::Request<()>,
         request_body: &RequestBody,
         switches: bool,
-    ) -> Result<Self, h2::Error> {
-        let is_tunnel = switches && lease.sender.is_extended_connect_protocol_enabled();
+    ) -> Result<Self, FailedAttempt> {
+        let is_tunnel = switches && permit.sender.is_extended_connect_protocol_enabled();
         let accept = if is_tunnel { websocket::connect(&mut request) } else { None };
         let is_over = request_body.is_empty();
-        match lease.sender.send_request(request, is_over && accept.is_none()) {
+        match permit.sender.send_request(request, is_over && accept.is_none()) {
             Ok((response, stream)) => {
-                lease.request_sent();
-                let (sending, sent_at) = (Sending::new(stream, is_over), Instant::now());
-                Ok(Self { lease, sent_at, response, head: None, body: None, sending, accept })
+                permit.request_sent();
+                let (sender, sent_at) = (BodySender::new(stream, is_over), Instant::now());
+                Ok(Self { permit, sent_at, response, head: None, body: None, sender, accept })
             }
             Err(error) => {
-                lease.leave();
-                Err(error)
+                permit.drain();
+                let error = Error::because(ErrorType::H2Error, "writing to the upstream", error).into_up();
+                Err(FailedAttempt { failure: Failure::Unsent, ..error.into() })
             }
         }
+    }
+
+    /// Sends as much of the body as is available and the upstream accepts, and returns what to wait for.
+    pub(super) fn poll_send(
+        &mut self,
+        request_body: &mut RequestBody,
+        client: &mut impl Downstream,
+        moved: &mut bool,
+        cx: &mut Context<'_>,
+    ) -> pingora::Result<Waits> {
+        self.sender.poll(request_body, client, moved, cx)
+    }
+
+    /// Whether nothing more will be sent.
+    pub(super) fn has_sent(&self) -> bool {
+        self.sender.is_over
     }
 
     /// Waits for the next head.
@@ -78,7 +102,7 @@ impl Http2Call {
                 Poll::Pending => return Poll::Pending,
             }
         }
-        self.lease.response_received();
+        self.permit.response_received();
         Poll::Ready(Ok(()))
     }
 
@@ -94,12 +118,12 @@ impl Http2Call {
             return Err(Error::explain(ErrorType::InvalidHTTPHeader, "status 101 over HTTP/2").into_up());
         }
         let Some(accept) = self.accept.as_ref().filter(|_| parts.status.is_success()) else {
-            return head::response(&parts, (ends, to_head), is_removed, out).map(Some);
+            return response_head(&parts, (ends, to_head), is_removed, out).map(Some);
         };
         // In the same words as for HTTP/1.1.
         parts.status = StatusCode::SWITCHING_PROTOCOLS;
         parts.headers.remove(&websocket::ACCEPT);
-        let head = head::response(&parts, (true, to_head), is_removed, out)?;
+        let head = response_head(&parts, (true, to_head), is_removed, out)?;
         out.field("Upgrade", b"websocket")?;
         out.field("Sec-WebSocket-Accept", accept.as_bytes())?;
         Ok(Some(head))
@@ -107,7 +131,7 @@ impl Http2Call {
 
     /// The WebSocket was accepted: the client's bytes follow.
     pub(super) fn switch(&mut self) {
-        self.sending.is_over = false;
+        self.sender.is_over = false;
     }
 
     /// Appends more of the body to the buffer and returns the number of bytes; `None` at its end.
@@ -116,11 +140,11 @@ impl Http2Call {
         buffer: &mut BytesMut,
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<Option<usize>>> {
-        let came = self.append_data(buffer, cx);
-        if let Poll::Ready(Ok(Some(_))) = &came {
-            self.lease.response_received();
+        let added = self.append_data(buffer, cx);
+        if let Poll::Ready(Ok(Some(_))) = &added {
+            self.permit.response_received();
         }
-        came
+        added
     }
 
     fn append_data(&mut self, buffer: &mut BytesMut, cx: &mut Context<'_>) -> Poll<pingora::Result<Option<usize>>> {
@@ -140,8 +164,8 @@ impl Http2Call {
             }
         }
         // The last piece may be empty.
-        let came = buffer.len() - before;
-        Poll::Ready(Ok((came > 0).then_some(came)))
+        let added = buffer.len() - before;
+        Poll::Ready(Ok((added > 0).then_some(added)))
     }
 
     /// Whether the body ends with the bytes of the last [`Self::poll_data`].
@@ -168,106 +192,28 @@ impl Http2Call {
 
     /// The upstream timed out. If the whole connection was silent since `began`, it gets no more requests.
     pub(super) fn was_late(&self, began: Option<Instant>) {
-        if began.is_some_and(|began| self.lease.is_silent_since(began)) {
-            self.lease.leave();
+        if began.is_some_and(|began| self.permit.is_silent_since(began)) {
+            self.permit.drain();
         }
     }
 
     /// Whether the connection was silent since a PING, or, if it `was_reset`, since the request was sent.
     pub(super) fn is_silent(&self, was_reset: bool) -> bool {
-        self.lease.is_silent() || was_reset && self.lease.is_silent_since(self.sent_at)
+        self.permit.is_silent() || was_reset && self.permit.is_silent_since(self.sent_at)
     }
 
     /// The kind of the refusal, if the upstream refused the request. A connection with a GOAWAY gets no more requests.
     pub(super) fn refused(&self, error: &Error) -> Option<Refused> {
         let refused = Refused::of(error);
         if refused == Some(Refused::Connection) {
-            self.lease.leave();
+            self.permit.drain();
         }
         refused
     }
 
     /// The code that ended the stream or connection, for an operator.
     pub(super) fn reason(&self, error: &Error) -> Option<Cow<'static, str>> {
-        reason(error).or_else(|| self.lease.reason().map(Into::into))
-    }
-}
-
-/// A request body that is being sent over a stream.
-pub(super) struct Sending {
-    stream: SendStream<Bytes>,
-    /// The bytes to send next.
-    pending: Bytes,
-    /// Everything was sent, or the upstream accepts no more.
-    is_over: bool,
-}
-
-impl Sending {
-    fn new(stream: SendStream<Bytes>, is_over: bool) -> Self {
-        Self { stream, is_over, pending: Bytes::new() }
-    }
-
-    /// Whether nothing more will be sent.
-    pub(super) fn is_over(&self) -> bool {
-        self.is_over
-    }
-
-    /// Sends as much as is available and the upstream accepts, and returns what to wait for; sets `moved` if something
-    /// was sent. If the upstream accepts no more, its response says why.
-    ///
-    /// # Errors
-    /// If the client breaks off, or its body exceeds the limit.
-    pub(super) fn poll(
-        &mut self,
-        request_body: &mut RequestBody,
-        client: &mut impl Downstream,
-        moved: &mut bool,
-        cx: &mut Context<'_>,
-    ) -> pingora::Result<Waits> {
-        while !self.is_over {
-            if self.pending.is_empty() {
-                match request_body.poll_piece(client, cx) {
-                    Poll::Ready(Ok(Some(piece))) => self.pending = piece,
-                    Poll::Ready(Ok(None)) => {
-                        self.end(request_body);
-                        break;
-                    }
-                    Poll::Ready(Err(error)) => return Err(error),
-                    Poll::Pending if request_body.is_switched() => return Ok(Waits::Either),
-                    Poll::Pending => return Ok(Waits::Client),
-                }
-            }
-            self.stream.reserve_capacity(self.pending.len());
-            let room = match self.stream.capacity() {
-                0 => match self.stream.poll_capacity(cx) {
-                    Poll::Ready(Some(Ok(room))) => room,
-                    Poll::Ready(_) => {
-                        self.is_over = true;
-                        break;
-                    }
-                    Poll::Pending => return Ok(Waits::Upstream),
-                },
-                room => room,
-            };
-            self.send(room, request_body);
-            *moved = true;
-        }
-        Ok(if request_body.has_hung_up() { Waits::Nothing } else { Waits::Response })
-    }
-
-    fn send(&mut self, room: usize, request_body: &RequestBody) {
-        let piece = self.pending.split_to(room.min(self.pending.len()));
-        let is_last = self.pending.is_empty() && request_body.is_given() && request_body.trailers().is_none();
-        self.is_over = self.stream.send_data(piece, is_last).is_err() || is_last;
-    }
-
-    fn end(&mut self, request_body: &RequestBody) {
-        // An error means that the stream has ended. The trailers are kept: another attempt may need them.
-        let _ = match request_body.trailers() {
-            Some(trailers) => self.stream.send_trailers(trailers.clone()),
-            None => self.stream.send_data(Bytes::new(), true),
-        };
-        self.is_over = true;
+        reason(error).or_else(|| self.permit.reason().map(Into::into))
     }
 }
 
@@ -276,32 +222,110 @@ fn broken<T>(error: h2::Error) -> pingora::Result<T> {
     Err(Error::because(kind, "reading from the upstream", error).into_up())
 }
 
-/// How an upstream refused a request unread. The request may be retried, whatever its method.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::exchange) enum Refused {
-    /// `REFUSED_STREAM`: this request.
-    Stream,
-    /// GOAWAY: further requests on this connection.
-    Connection,
-}
-
-impl Refused {
-    /// The refusal in an error, if it is one.
-    fn of(error: &Error) -> Option<Self> {
-        let cause = error.cause.as_deref()?.downcast_ref::<h2::Error>()?;
-        let is_stream = cause.is_reset() && cause.reason() == Some(Reason::REFUSED_STREAM);
-        match (cause.is_remote(), cause.is_go_away()) {
-            (true, true) => Some(Self::Connection),
-            (true, false) if is_stream => Some(Self::Stream),
-            _ => None,
-        }
-    }
-}
-
 /// The code that ended a stream or a connection, for an operator.
 fn reason(error: &Error) -> Option<Cow<'static, str>> {
     let cause = error.cause.as_deref()?.downcast_ref::<h2::Error>()?;
     let word = if cause.is_go_away() { "GOAWAY" } else { "RST_STREAM" };
     let side = if cause.is_remote() { "it sent" } else { "it violated HTTP/2; we sent" };
     cause.reason().map(|reason| Cow::Owned(format!("{side} {word} {reason:?}")))
+}
+
+/// The rewritten head for the h2 library.
+///
+/// # Errors
+/// If its host is not a valid authority; the listener has checked that.
+pub(super) fn request_head(head: &RequestHeader, scheme: uri::Scheme) -> pingora::Result<http::Request<()>> {
+    let wrong = |error: http::Error| Error::because(ErrorType::InternalError, "invalid request head", error);
+    let mut parts = uri::Parts::default();
+    parts.scheme = Some(scheme);
+    let host = head.headers.get(header::HOST).map_or(&b""[..], HeaderValue::as_bytes);
+    parts.authority = Some(uri::Authority::try_from(host).map_err(|error| wrong(error.into()))?);
+    parts.path_and_query =
+        Some(head.uri.path_and_query().cloned().unwrap_or_else(|| uri::PathAndQuery::from_static("/")));
+    let mut request = http::Request::new(());
+    *request.uri_mut() = Uri::from_parts(parts).map_err(|error| wrong(error.into()))?;
+    request.method_mut().clone_from(&head.method);
+    *request.version_mut() = http::Version::HTTP_2;
+    let fields = request.headers_mut();
+    fields.reserve(head.headers.len());
+    for (name, value) in &head.headers {
+        if name != header::HOST && may_stand_in_request(name.as_str()) {
+            fields.append(name.clone(), value.clone());
+        }
+    }
+    // RFC 9113 section 8.2.2: the only value that is allowed.
+    if wants_trailers(&head.headers) {
+        fields.insert(header::TE, TRAILERS);
+    }
+    Ok(request)
+}
+
+/// Whether the sender of these fields accepts trailers.
+pub(crate) fn wants_trailers(fields: &HeaderMap) -> bool {
+    let values = fields.get_all(header::TE).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|one| one.trim().eq_ignore_ascii_case("trailers"))
+}
+
+/// Writes the head of a response to `out`, without the fields that the gateway removes. `ends` if nothing follows it;
+/// `to_head` if it answers HEAD.
+fn response_head(
+    head: &http::response::Parts,
+    (ends, to_head): (bool, bool),
+    is_removed: impl Fn(&str) -> bool,
+    out: &mut impl ResponseSink,
+) -> pingora::Result<ResponseHead> {
+    let (status, mut present, mut fields_bytes) = (head.status, PresentFields::default(), 0);
+    out.status(status, status.canonical_reason().unwrap_or_default())?;
+    let mut length = None;
+    for (name, value) in &head.headers {
+        fields_bytes += name.as_str().len() + value.len() + 4;
+        present.record(name.as_str());
+        if name == header::CONTENT_LENGTH {
+            length = http1_response::length(length, value.as_bytes())?;
+        } else if may_stand_in_response(name.as_str()) && !is_removed(name.as_str()) {
+            out.field(name.as_str(), value.as_bytes())?;
+        }
+    }
+    let bodiless = to_head || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let ends = ends || bodiless;
+    let chunked = !ends && length.is_none();
+    if chunked {
+        out.field("Transfer-Encoding", b"chunked")?;
+    } else if status.is_informational() || status == StatusCode::NO_CONTENT {
+        // RFC 9110 section 8.6: these have no length.
+    } else if let Some(length) = length {
+        out.figure("Content-Length", length)?;
+    } else if !bodiless && !grpc::is_call(&head.headers) {
+        out.figure("Content-Length", 0)?;
+    }
+    let grpc_status = if ends { grpc::status(&head.headers) } else { None };
+    Ok(ResponseHead { status, fields_bytes, ends, chunked, present, grpc_status })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::downstream::http1::Http1Head;
+
+    /// A head as the client gets it; `None` if it is refused.
+    fn written(status: u16, fields: &[(&str, &str)]) -> Option<String> {
+        let mut head = http::Response::builder().status(status);
+        for (name, value) in fields {
+            head = head.header(*name, *value);
+        }
+        let mut out = Http1Head::new(false);
+        response_head(&head.body(()).unwrap().into_parts().0, (true, true), |_| false, &mut out).ok()?;
+        Some(String::from_utf8(out.into_bytes()).unwrap())
+    }
+
+    #[test]
+    fn a_length_is_written_once_and_only_where_it_is_allowed() {
+        let twice: &[_] = &[("content-length", "9"), ("content-length", "9")];
+        assert_eq!(written(200, twice).unwrap(), "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n");
+        assert_eq!(written(304, &[("content-length", "9, 9")]).unwrap().matches("Content-Length: 9\r\n").count(), 1);
+        assert_eq!(written(204, twice).unwrap(), "HTTP/1.1 204 No Content\r\n");
+        for wrong in [&[("content-length", "9"), ("content-length", "8")][..], &[("content-length", "+9")]] {
+            assert_eq!(written(200, wrong), None, "{wrong:?}");
+        }
+    }
 }

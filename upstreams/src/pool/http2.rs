@@ -9,10 +9,10 @@
 //! of requests.
 //!
 //! The connection that last received bytes gets the next request. A silent connection is checked with a PING when a
-//! request is sent (`sessions/read_monitor.rs`), and gets no further requests until it has answered.
+//! request is sent (`read_monitor`), and gets no further requests until it has answered.
 
+mod connection;
 mod read_monitor;
-mod session;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
-pub(crate) use self::session::answer_to_ping;
-use self::session::{Acquired, Opening, STREAMS_MAX, Session, State};
-use super::pool::{self, IDLE_MAX, PoolKey, Requirements};
-use super::{ConnectionLimits, DialError, DialFailure, Stream};
+pub(crate) use self::connection::answer_to_ping;
+use self::connection::{Acquired, Http2Connection, Opening, STREAMS_MAX};
+use super::{ConnectionLimits, IDLE_MAX, PoolKey, Requirements, keep_one_more};
+use crate::{DialError, DialFailure, Stream};
 
 /// The most new connections of one request that the upstream closes at once.
 const TRIES_MAX: usize = 4;
@@ -43,10 +43,10 @@ const REDIAL_AFTER_MAX: Duration = Duration::from_millis(500);
 
 /// The connections of an address.
 #[derive(Debug)]
-pub struct Sessions {
+pub struct Http2Pool {
     /// One permit for each connection that is kept, of all addresses together: each holds a file descriptor.
     permits: Arc<Semaphore>,
-    all: Mutex<VecDeque<Arc<Session>>>,
+    all: Mutex<VecDeque<Arc<Http2Connection>>>,
     limits: ConnectionLimits,
     /// Concurrent requests that the connection opened last allowed.
     streams_max: Arc<AtomicUsize>,
@@ -56,16 +56,16 @@ pub struct Sessions {
 
 /// One request's use of a connection, until dropped.
 #[derive(Debug)]
-pub struct Lease {
-    session: Arc<Session>,
+pub struct StreamPermit {
+    connection: Arc<Http2Connection>,
     /// Sends the request.
     pub sender: SendRequest<Bytes>,
     /// The connection has served others.
     pub reused: bool,
 }
 
-impl Sessions {
-    pub(super) fn new(limits: ConnectionLimits, permits: Arc<Semaphore>) -> Self {
+impl Http2Pool {
+    pub(crate) fn new(limits: ConnectionLimits, permits: Arc<Semaphore>) -> Self {
         let streams_max = Arc::new(AtomicUsize::new(STREAMS_MAX));
         Self { permits, all: Mutex::default(), limits, streams_max, agreed: AtomicBool::new(false) }
     }
@@ -82,27 +82,27 @@ impl Sessions {
         }
     }
 
-    /// Leases a connection that meets these requirements; `connect` opens another one, which speaks HTTP/2
+    /// Acquires a stream of a connection that meets these requirements; `connect` opens another one, which speaks HTTP/2
     /// ([`negotiated`]). Waits for at most `connect_timeout` while connections allow fewer requests than wait for them.
-    pub async fn lease<S, F>(
+    pub async fn acquire<S, F>(
         &self,
         requirements: &Requirements,
         connect_timeout: Duration,
         connect: impl Fn() -> F,
-    ) -> Result<Lease, DialError>
+    ) -> Result<StreamPermit, DialError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         F: Future<Output = Result<S, DialError>> + Send + 'static,
     {
         let (mut closed, mut deadline, mut full) = (0, None, 0);
         while closed < TRIES_MAX {
-            let acquired = self.acquire(requirements);
+            let acquired = self.try_acquire(requirements);
             let is_new = acquired.is_none();
             let is_paused = is_new && self.is_paused(requirements);
             if !is_paused {
                 let open = || self.add(requirements.pool_key.clone(), connect_timeout, connect());
                 match acquired.unwrap_or_else(open).ready().await? {
-                    Acquired::Leased(lease) => return Ok(lease),
+                    Acquired::Permit(permit) => return Ok(permit),
                     // It accepts no more requests, so each is tried once.
                     Acquired::Gone if !is_new => continue,
                     Acquired::Gone => {
@@ -130,21 +130,21 @@ impl Sessions {
     /// Adds a connection that has just negotiated HTTP/2.
     pub fn add_connected(&self, requirements: &Requirements, connect_timeout: Duration, stream: Stream) {
         self.set_http2_agreed(true);
-        // The request that opened it leases it as all others do, so this permit is not used.
+        // The request that opened it acquires a permit as all others do, so this one is not used.
         drop(self.add(requirements.pool_key.clone(), connect_timeout, negotiated(std::future::ready(Ok(stream)))));
     }
 
     /// Acquires a permit of the connection that was last to receive bytes, of those that accept one more request.
-    fn acquire(&self, requirements: &Requirements) -> Option<session::StreamPermit> {
+    fn try_acquire(&self, requirements: &Requirements) -> Option<connection::PendingPermit> {
         let all = self.all.lock();
-        let taking = all.iter().filter(|session| session.takes(requirements));
-        taking.max_by_key(|session| session.last_received()).and_then(Session::acquire)
+        let taking = all.iter().filter(|connection| connection.takes(requirements));
+        taking.max_by_key(|connection| connection.last_received()).and_then(Http2Connection::try_acquire)
     }
 
     /// Whether there are connections that meet these requirements, and all of them allow no requests.
     fn is_paused(&self, requirements: &Requirements) -> bool {
         let all = self.all.lock();
-        let mut fitting = all.iter().filter_map(|session| session.is_paused(requirements)).peekable();
+        let mut fitting = all.iter().filter_map(|connection| connection.is_paused(requirements)).peekable();
         fitting.peek().is_some() && fitting.all(|is_paused| is_paused)
     }
 
@@ -154,39 +154,39 @@ impl Sessions {
         pool_key: PoolKey,
         connect_timeout: Duration,
         connecting: impl Future<Output = Result<S, DialError>> + Send + 'static,
-    ) -> session::StreamPermit {
+    ) -> connection::PendingPermit {
         let mut all = self.all.lock();
-        all.retain(|session| session.is_alive());
+        all.retain(|connection| connection.is_alive());
         let kept = self.keep(&mut all);
         let is_kept = kept.is_some();
         let opening =
             Opening { pool_key, connect_timeout, lifetime: self.limits.begin(), streams_max: self.streams_max.clone() };
-        let (session, permit) = Session::open(opening, connecting, kept);
+        let (connection, permit) = Http2Connection::open(opening, connecting, kept);
         // One that is not kept serves this one request and is closed.
         if is_kept {
-            all.push_back(session);
+            all.push_back(connection);
         }
         permit
     }
 
     /// Acquires a permit to keep one more connection; if there is none, closes the connection that is idle for longest.
-    fn keep(&self, all: &mut VecDeque<Arc<Session>>) -> Option<OwnedSemaphorePermit> {
-        pool::keep_one_more(&self.permits, all.len(), || {
-            let idle = all.iter().enumerate().filter_map(|(at, session)| Some((session.idle()?, at)));
+    fn keep(&self, all: &mut VecDeque<Arc<Http2Connection>>) -> Option<OwnedSemaphorePermit> {
+        keep_one_more(&self.permits, all.len(), || {
+            let idle = all.iter().enumerate().filter_map(|(at, connection)| Some((connection.idle()?, at)));
             if let Some(oldest) = idle.max().and_then(|(_, at)| all.remove(at)) {
-                oldest.close();
+                oldest.drain();
             }
         })
     }
 
     /// Closes connections that were idle for too long, or are too old.
-    pub(super) fn tidy(&self) {
+    pub(crate) fn tidy(&self) {
         let now = Instant::now();
-        self.all.lock().retain(|session| {
-            let is_in_use = session.idle().is_none_or(|idle| idle < IDLE_MAX);
-            let stays = session.is_alive() && is_in_use && !session.is_old(now);
+        self.all.lock().retain(|connection| {
+            let is_in_use = connection.idle().is_none_or(|idle| idle < IDLE_MAX);
+            let stays = connection.is_alive() && is_in_use && !connection.is_old(now);
             if !stays {
-                session.close();
+                connection.drain();
             }
             stays
         });
@@ -194,7 +194,9 @@ impl Sessions {
 }
 
 /// Refuses a TLS stream whose handshake did not negotiate HTTP/2.
-pub async fn negotiated(connecting: impl Future<Output = Result<Stream, DialError>>) -> Result<Stream, DialError> {
+pub(crate) async fn negotiated(
+    connecting: impl Future<Output = Result<Stream, DialError>>,
+) -> Result<Stream, DialError> {
     let stream = connecting.await?;
     if stream.is_tls() && !stream.agreed_on_http2() {
         return Err(DialError::because(DialFailure::Protocol, "the upstream did not negotiate HTTP/2"));
@@ -209,40 +211,37 @@ fn redial_after(earlier: u32) -> Duration {
     longest.mul_f64(0.5 + jitter() / 2.0)
 }
 
-impl Lease {
+impl StreamPermit {
     /// The connection gets no more requests.
-    pub fn leave(&self) {
-        self.session.leave();
+    pub fn drain(&self) {
+        self.connection.drain();
     }
 
     /// Records that the request was sent. If the connection was silent for a while, a PING checks it.
     pub fn request_sent(&self) {
-        self.session.request_sent();
+        self.connection.monitor.request_sent();
     }
 
     /// Records that bytes of a response arrived.
     pub fn response_received(&self) {
-        self.session.response_received();
+        self.connection.monitor.response_received();
     }
 
     /// Whether the connection has received nothing since then.
     pub fn is_silent_since(&self, then: Instant) -> bool {
-        self.session.last_received().is_none_or(|last| last <= then)
+        self.connection.last_received().is_none_or(|last| last <= then)
     }
 
     /// Whether the connection has received nothing since its last PING.
     pub fn is_silent(&self) -> bool {
-        self.session.is_silent()
+        self.connection.monitor.is_silent()
     }
 
     /// Why the connection broke off, if known.
     pub fn reason(&self) -> Option<String> {
-        self.session.reason()
+        self.connection.monitor.reason()
     }
 }
-
-/// The state of a connection, for requests that wait for it.
-type Shared = tokio::sync::watch::Receiver<State>;
 
 #[cfg(test)]
 mod tests;

@@ -19,15 +19,15 @@ const RESPONSE_MAX: Duration = Duration::from_mins(1);
 
 /// An upstream in memory, and connections to it.
 struct Scene {
-    sessions: Sessions,
+    pool: Http2Pool,
     opened: AtomicUsize,
     silence: watch::Sender<()>,
 }
 
 impl Scene {
     fn new() -> Arc<Self> {
-        let sessions = Sessions::new(LIMITS, Arc::new(Semaphore::new(1_024)));
-        Arc::new(Self { sessions, opened: AtomicUsize::new(0), silence: watch::Sender::new(()) })
+        let pool = Http2Pool::new(LIMITS, Arc::new(Semaphore::new(1_024)));
+        Arc::new(Self { pool, opened: AtomicUsize::new(0), silence: watch::Sender::new(()) })
     }
 
     /// All connections that are open fall silent.
@@ -39,19 +39,19 @@ impl Scene {
         self.opened.load(Ordering::Relaxed)
     }
 
-    fn open(&self) -> session::StreamPermit {
+    fn open(&self) -> connection::PendingPermit {
         self.opened.fetch_add(1, Ordering::Relaxed);
         let (here, there) = duplex(1 << 20);
         tokio::spawn(serve(there, self.silence.subscribe()));
-        self.sessions.add(POOL_KEY, RESPONSE_MAX, std::future::ready(Ok(here)))
+        self.pool.add(POOL_KEY, RESPONSE_MAX, std::future::ready(Ok(here)))
     }
 
-    async fn lease(&self, may_be_repeated: bool) -> Lease {
+    async fn acquire(&self, may_be_repeated: bool) -> StreamPermit {
         let requirements = Requirements { pool_key: POOL_KEY, may_be_repeated, received_after: None };
         loop {
-            let permit = self.sessions.acquire(&requirements).unwrap_or_else(|| self.open());
-            if let Acquired::Leased(lease) = permit.ready().await.unwrap() {
-                return lease;
+            let permit = self.pool.try_acquire(&requirements).unwrap_or_else(|| self.open());
+            if let Acquired::Permit(permit) = permit.ready().await.unwrap() {
+                return permit;
             }
         }
     }
@@ -62,20 +62,20 @@ impl Scene {
     }
 
     async fn serves_one(&self, takes: Duration, may_be_repeated: bool) -> bool {
-        let mut lease = self.lease(may_be_repeated).await;
+        let mut permit = self.acquire(may_be_repeated).await;
         let request = http::Request::get(format!("http://a.example/{}", takes.as_millis())).body(()).unwrap();
-        let (response, _) = lease.sender.send_request(request, true).unwrap();
-        lease.request_sent();
+        let (response, _) = permit.sender.send_request(request, true).unwrap();
+        permit.request_sent();
         let began = Instant::now();
         match timeout(RESPONSE_MAX, response).await {
             Ok(Ok(_)) => {
-                lease.response_received();
+                permit.response_received();
                 true
             }
             Ok(Err(_)) => false,
             Err(_) => {
-                if lease.is_silent_since(began) {
-                    lease.leave();
+                if permit.is_silent_since(began) {
+                    permit.drain();
                 }
                 false
             }
@@ -197,18 +197,18 @@ async fn slow_responses_cost_few_connections_and_no_request() {
 #[tokio::test(start_paused = true)]
 async fn the_connection_that_received_last_gets_the_next_request() {
     let scene = Scene::new();
-    let older = scene.lease(true).await;
-    let Acquired::Leased(newer) = scene.open().ready().await.unwrap() else { panic!("a new connection") };
+    let older = scene.acquire(true).await;
+    let Acquired::Permit(newer) = scene.open().ready().await.unwrap() else { panic!("a new connection") };
     sleep(Duration::from_millis(10)).await;
-    for lease in [&older, &newer, &older] {
-        let (response, _) = lease
+    for permit in [&older, &newer, &older] {
+        let (response, _) = permit
             .sender
             .clone()
             .send_request(http::Request::get("http://a.example/0").body(()).unwrap(), true)
             .unwrap();
         response.await.unwrap();
         sleep(Duration::from_millis(10)).await;
-        assert!(Arc::ptr_eq(&scene.lease(true).await.session, &lease.session));
+        assert!(Arc::ptr_eq(&scene.acquire(true).await.connection, &permit.connection));
     }
 }
 
@@ -229,13 +229,13 @@ async fn a_server_that_allows_no_request_is_dialled_seldom() {
             });
         }
     });
-    let (sessions, dialled) = (Sessions::new(LIMITS, Arc::new(Semaphore::new(0))), AtomicUsize::new(0));
+    let (pool, dialled) = (Http2Pool::new(LIMITS, Arc::new(Semaphore::new(0))), AtomicUsize::new(0));
     let connect = || {
         dialled.fetch_add(1, Ordering::Relaxed);
         async move { Ok(Stream::Plain(tokio::net::TcpStream::connect(address).await.unwrap())) }
     };
     let requirements = Requirements { pool_key: POOL_KEY, may_be_repeated: true, received_after: None };
-    let refused = sessions.lease(&requirements, Duration::from_millis(600), connect).await.unwrap_err();
+    let refused = pool.acquire(&requirements, Duration::from_millis(600), connect).await.unwrap_err();
     assert_eq!(refused.kind, DialFailure::TimedOut, "{refused:?}");
     // The pauses are at least 10, 20, 40, 80, 160, 250 and 250 ms.
     let dialled = dialled.load(Ordering::Relaxed);

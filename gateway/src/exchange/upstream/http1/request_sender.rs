@@ -22,7 +22,7 @@ const BODY_END: &[u8] = b"\r\n0\r\n\r\n";
 
 /// A request that is being sent.
 #[derive(Default)]
-pub(super) struct Sending {
+pub(super) struct RequestSender {
     /// Bytes before the piece: the head, or the size of a chunk.
     head: BytesMut,
     /// A piece of the body.
@@ -37,7 +37,7 @@ pub(super) struct Sending {
     held: bool,
 }
 
-impl Sending {
+impl RequestSender {
     pub(super) fn new(head: BytesMut, request_body: &RequestBody) -> Self {
         Self { head, is_over: request_body.is_empty(), ..Self::default() }
     }

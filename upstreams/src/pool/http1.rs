@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use super::Stream;
-use super::pool::{self, IDLE_MAX, Lifetime, PoolKey, Requirements};
+use super::{IDLE_MAX, Lifetime, PoolKey, Requirements, keep_one_more};
+use crate::Stream;
 
 /// A connection used within this time is probably not being closed: services keep theirs for at least two seconds. Only
 /// these serve requests that may not be repeated.
@@ -29,7 +29,7 @@ pub fn announces_body(length: Option<u64>, coded: bool) -> bool {
 
 /// An idle connection.
 #[derive(Debug)]
-struct Waiting {
+struct IdleConnection {
     stream: Stream,
     pool_key: PoolKey,
     lifetime: Lifetime,
@@ -38,7 +38,7 @@ struct Waiting {
     _permit: OwnedSemaphorePermit,
 }
 
-impl Waiting {
+impl IdleConnection {
     fn is_good(&self) -> bool {
         self.since.elapsed() < self.good_for && is_quiet(&self.stream)
     }
@@ -52,14 +52,14 @@ impl Waiting {
 
 /// The most recently used connection is used first, so that surplus ones expire.
 #[derive(Debug)]
-pub struct Idle {
+pub struct Http1Pool {
     /// One permit for each idle connection, of all addresses together: each holds a file descriptor.
     permits: Arc<Semaphore>,
     /// The longest idle first.
-    waiting: Mutex<VecDeque<Waiting>>,
+    waiting: Mutex<VecDeque<IdleConnection>>,
 }
 
-impl Idle {
+impl Http1Pool {
     /// An empty pool. All pools that share these permits together keep at most as many connections.
     pub fn new(permits: Arc<Semaphore>) -> Self {
         Self { permits, waiting: Mutex::default() }
@@ -70,15 +70,15 @@ impl Idle {
     pub fn take(&self, requirements: &Requirements, others_max: usize) -> Option<(Stream, Lifetime)> {
         loop {
             let mut all = self.waiting.lock();
-            let fits = |one: &Waiting| {
+            let fits = |one: &IdleConnection| {
                 let just_used = || one.since.elapsed() <= JUST_USED;
                 requirements.are_met(&one.pool_key, || Some(one.since)) && (requirements.may_be_repeated || just_used())
             };
             let Some(waiting) = all.iter().rposition(fits).and_then(|at| all.remove(at)) else {
                 let too_many = all.len().saturating_sub(others_max);
-                let oldest: Vec<Waiting> = all.drain(..too_many).collect();
+                let oldest: Vec<IdleConnection> = all.drain(..too_many).collect();
                 drop(all);
-                oldest.iter().for_each(Waiting::close_with_reset);
+                oldest.iter().for_each(IdleConnection::close_with_reset);
                 return None;
             };
             drop(all);
@@ -98,13 +98,13 @@ impl Idle {
             return;
         }
         let mut all = self.waiting.lock();
-        let permit = pool::keep_one_more(&self.permits, all.len(), || {
+        let permit = keep_one_more(&self.permits, all.len(), || {
             if let Some(oldest) = all.pop_front() {
                 oldest.close_with_reset();
             }
         });
         if let Some(permit) = permit {
-            all.push_back(Waiting {
+            all.push_back(IdleConnection {
                 stream,
                 pool_key,
                 lifetime,
@@ -117,7 +117,7 @@ impl Idle {
 
     /// Drops connections that are old or closed by the upstream.
     pub fn tidy(&self) {
-        self.waiting.lock().retain(Waiting::is_good);
+        self.waiting.lock().retain(IdleConnection::is_good);
     }
 }
 
@@ -148,7 +148,7 @@ mod tests {
     }
 
     /// The local address of the connection that this tenant gets, if any.
-    fn take(idle: &Idle, tenant: Tenant) -> Option<std::net::SocketAddr> {
+    fn take(idle: &Http1Pool, tenant: Tenant) -> Option<std::net::SocketAddr> {
         idle.take(&of(tenant), usize::MAX).map(|(stream, _)| local(&stream))
     }
 
@@ -174,7 +174,8 @@ mod tests {
     #[tokio::test]
     async fn all_addresses_together_keep_no_more_connections_than_permits() {
         let permits = Arc::new(Semaphore::new(2));
-        let (one, other, last) = (Idle::new(permits.clone()), Idle::new(permits.clone()), Idle::new(permits));
+        let (one, other, last) =
+            (Http1Pool::new(permits.clone()), Http1Pool::new(permits.clone()), Http1Pool::new(permits));
         let (_listener, [first, second, third, fourth]) = connected().await;
         let kept = local(&third);
         one.keep(first, pool_key(TENANT), lifetime(), IDLE_MAX);
@@ -197,7 +198,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_tenant_gets_its_own_connections_and_new_ones_replace_the_oldest() {
-        let idle = Idle::new(Arc::new(Semaphore::new(10)));
+        let idle = Http1Pool::new(Arc::new(Semaphore::new(10)));
         let (_listener, streams) = connected::<5>().await;
         let [first, second, third, fourth, fifth] = streams.each_ref().map(local);
         for (stream, tenant) in streams.into_iter().zip([TENANT, OTHER, TENANT, OTHER, OTHER]) {
@@ -213,7 +214,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_that_was_closed_is_not_used_again() {
-        let idle = Idle::new(Arc::new(Semaphore::new(1)));
+        let idle = Http1Pool::new(Arc::new(Semaphore::new(1)));
         let (listener, [stream]) = connected().await;
         let (there, _) = listener.accept().await.unwrap();
         drop(there);
@@ -225,7 +226,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_is_kept_for_55_seconds_after_its_last_response() {
-        let idle = Idle::new(Arc::new(Semaphore::new(2)));
+        let idle = Http1Pool::new(Arc::new(Semaphore::new(2)));
         let (_listener, [stream, other]) = connected().await;
         idle.keep(stream, pool_key(TENANT), lifetime(), IDLE_MAX);
         tokio::time::advance(Duration::from_millis(54_999)).await;
@@ -241,7 +242,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn keep_alive_timeouts_apply_and_unsafe_requests_get_a_recently_used_connection() {
-        let idle = Idle::new(Arc::new(Semaphore::new(2)));
+        let idle = Http1Pool::new(Arc::new(Semaphore::new(2)));
         let (_listener, [stream, other]) = connected().await;
         idle.keep(stream, pool_key(TENANT), lifetime(), Duration::from_secs(4));
         idle.keep(other, pool_key(TENANT), lifetime(), IDLE_MAX);
@@ -257,7 +258,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_ends_with_its_age_and_its_number_of_requests() {
-        let idle = Idle::new(Arc::new(Semaphore::new(2)));
+        let idle = Http1Pool::new(Arc::new(Semaphore::new(2)));
         let (_listener, [stream, other]) = connected().await;
         let limits = ConnectionLimits { age: Duration::from_secs(10), requests: 2 };
         idle.keep(stream, pool_key(TENANT), limits.begin(), IDLE_MAX);

@@ -15,8 +15,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::StreamPermit;
 use super::read_monitor::{MonitoredStream, ReadMonitor};
-use super::{Lease, Shared};
 use crate::pool::{Lifetime, PoolKey, Requirements};
 use crate::{DialError, DialFailure};
 
@@ -48,19 +48,20 @@ pub(super) enum State {
 
 /// One HTTP/2 connection to an upstream.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct Http2Connection {
     pool_key: PoolKey,
-    state: Shared,
+    /// For requests that wait for it.
+    state: watch::Receiver<State>,
     /// Requests that use it or wait for it.
     streams: AtomicUsize,
     /// Requests that may wait for it while it is being opened.
     waiting_max: usize,
     lifetime: Lifetime,
     /// It gets no more requests.
-    leaving: AtomicBool,
+    draining: AtomicBool,
     served: AtomicU32,
     idle_since: Mutex<Instant>,
-    monitor: Arc<ReadMonitor>,
+    pub(super) monitor: Arc<ReadMonitor>,
 }
 
 /// The purpose of a connection to be opened.
@@ -73,35 +74,35 @@ pub(super) struct Opening {
 }
 
 /// The right to one request on a connection that may still be opening, until dropped.
-pub(super) struct StreamPermit(Option<Arc<Session>>);
+pub(super) struct PendingPermit(Option<Arc<Http2Connection>>);
 
-/// The result of waiting for the connection of a [`StreamPermit`].
+/// The result of waiting for the connection of a [`PendingPermit`].
 pub(super) enum Acquired {
     /// A request can be sent.
-    Leased(Lease),
+    Permit(StreamPermit),
     /// More requests waited for the connection than it accepts.
     Full,
     /// The connection is over, or the other side takes no more requests on it (GOAWAY).
     Gone,
 }
 
-impl Session {
+impl Http2Connection {
     /// Opens one, and acquires a permit for its first request.
     pub(super) fn open<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         opening: Opening,
         connecting: impl Future<Output = Result<S, DialError>> + Send + 'static,
         kept: Option<OwnedSemaphorePermit>,
-    ) -> (Arc<Self>, StreamPermit) {
+    ) -> (Arc<Self>, PendingPermit) {
         let Opening { pool_key, connect_timeout, lifetime, streams_max } = opening;
         let (states, state) = watch::channel(State::Opening);
         let monitor = Arc::new(ReadMonitor::new());
-        let session = Arc::new(Self {
+        let connection = Arc::new(Self {
             pool_key,
             state,
             streams: AtomicUsize::new(1),
             waiting_max: streams_max.load(Ordering::Relaxed).max(1),
             lifetime,
-            leaving: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
             served: AtomicU32::new(0),
             idle_since: Mutex::new(Instant::now()),
             monitor: monitor.clone(),
@@ -117,13 +118,13 @@ impl Session {
             opened
         };
         tokio::spawn(run(opening, shared, states, kept));
-        (session.clone(), StreamPermit(Some(session)))
+        (connection.clone(), PendingPermit(Some(connection)))
     }
 
     /// Whether it accepts a request with these requirements now.
     pub(super) fn takes(&self, requirements: &Requirements) -> bool {
         requirements.are_met(&self.pool_key, || self.last_received())
-            && !self.leaving.load(Ordering::Relaxed)
+            && !self.draining.load(Ordering::Relaxed)
             && self.limit().is_some_and(|limit| self.streams.load(Ordering::Relaxed) < limit)
             && self.monitor.takes_requests(requirements.may_be_repeated)
     }
@@ -134,11 +135,11 @@ impl Session {
     }
 
     /// Acquires a permit for one more request, if the connection accepts it.
-    pub(super) fn acquire(this: &Arc<Self>) -> Option<StreamPermit> {
+    pub(super) fn try_acquire(this: &Arc<Self>) -> Option<PendingPermit> {
         let limit = this.limit()?;
         let more = |streams: usize| (streams < limit).then_some(streams + 1);
         this.streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        Some(StreamPermit(Some(this.clone())))
+        Some(PendingPermit(Some(this.clone())))
     }
 
     /// The number of requests that it may carry now; `None` if it is over.
@@ -163,7 +164,7 @@ impl Session {
 
     /// Whether it may accept requests, now or soon.
     pub(super) fn is_alive(&self) -> bool {
-        !self.leaving.load(Ordering::Relaxed) && self.limit().is_some() && self.state.has_changed().is_ok()
+        !self.draining.load(Ordering::Relaxed) && self.limit().is_some() && self.state.has_changed().is_ok()
     }
 
     /// For how long it has been idle; `None` while it has requests.
@@ -171,95 +172,74 @@ impl Session {
         (self.streams.load(Ordering::Relaxed) == 0).then(|| self.idle_since.lock().elapsed())
     }
 
-    pub(super) fn leave(&self) {
-        self.leaving.store(true, Ordering::Relaxed);
-    }
-
     /// It gets no more requests, and ends after those in progress.
-    pub(super) fn close(&self) {
-        self.leave();
-    }
-
-    /// A request was sent.
-    pub(super) fn request_sent(&self) {
-        self.monitor.request_sent();
-    }
-
-    /// Bytes of a response arrived.
-    pub(super) fn response_received(&self) {
-        self.monitor.response_received();
-    }
-
-    /// Whether it has received nothing since its last PING.
-    pub(super) fn is_silent(&self) -> bool {
-        self.monitor.is_silent()
-    }
-
-    /// Why it broke off, if known.
-    pub(super) fn reason(&self) -> Option<String> {
-        self.monitor.reason()
+    pub(super) fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
     }
 }
 
-impl StreamPermit {
+impl PendingPermit {
     /// Waits until the connection is open. A connection with a GOAWAY gets no more requests from here on.
     pub(super) async fn ready(mut self) -> Result<Acquired, DialError> {
-        let Some(session) = &self.0 else { return Ok(Acquired::Gone) };
-        let mut state = session.state.clone();
+        let Some(connection) = &self.0 else { return Ok(Acquired::Gone) };
+        let mut state = connection.state.clone();
         let mut sender = match state.wait_for(|state| !matches!(state, State::Opening)).await.as_deref() {
             Ok(State::Ready(sender)) => sender.clone(),
             Ok(State::Failed(error)) => return Err(error.clone()),
             Ok(State::Opening | State::Over) | Err(_) => {
-                session.leave();
+                connection.drain();
                 return Ok(Acquired::Gone);
             }
         };
         // The h2 library knows of a GOAWAY while responses in progress still arrive.
         if poll_fn(|cx| sender.poll_ready(cx)).now_or_never().is_some_and(|ready| ready.is_err()) {
-            session.leave();
+            connection.drain();
             return Ok(Acquired::Gone);
         }
         // More requests may have waited than it accepts.
         let limit = sender.current_max_send_streams().min(STREAMS_MAX);
-        if session.streams.load(Ordering::Relaxed) > limit {
+        if connection.streams.load(Ordering::Relaxed) > limit {
             return Ok(Acquired::Full);
         }
-        let earlier = session.served.fetch_add(1, Ordering::Relaxed);
-        if earlier.saturating_add(1) >= session.lifetime.requests {
-            session.leave();
+        let earlier = connection.served.fetch_add(1, Ordering::Relaxed);
+        if earlier.saturating_add(1) >= connection.lifetime.requests {
+            connection.drain();
         }
         let reused = earlier > 0;
-        Ok(self.0.take().map_or(Acquired::Gone, |session| Acquired::Leased(Lease { session, sender, reused })))
+        Ok(match self.0.take() {
+            Some(connection) => Acquired::Permit(StreamPermit { connection, sender, reused }),
+            None => Acquired::Gone,
+        })
+    }
+}
+
+impl Drop for PendingPermit {
+    fn drop(&mut self) {
+        if let Some(connection) = &self.0 {
+            connection.release();
+        }
     }
 }
 
 impl Drop for StreamPermit {
     fn drop(&mut self) {
-        if let Some(session) = &self.0 {
-            session.left();
-        }
+        self.connection.release();
     }
 }
 
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.session.left();
-    }
-}
-
-impl Session {
-    fn left(&self) {
+impl Http2Connection {
+    fn release(&self) {
         *self.idle_since.lock() = Instant::now();
         self.streams.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// An open connection: its handle, its engine and its PINGs.
-type OpenSession<S> = (SendRequest<Bytes>, Connection<MonitoredStream<S>, Bytes>, PingPong);
+type OpenConnection<S> = (SendRequest<Bytes>, Connection<MonitoredStream<S>, Bytes>, PingPong);
 
 /// Opens a connection, publishes its state, and drives it to its end.
 async fn run<S: AsyncRead + AsyncWrite + Unpin>(
-    opening: impl Future<Output = Result<OpenSession<S>, DialError>> + Send,
+    opening: impl Future<Output = Result<OpenConnection<S>, DialError>> + Send,
     monitor: Arc<ReadMonitor>,
     states: watch::Sender<State>,
     _kept: Option<OwnedSemaphorePermit>,
@@ -278,7 +258,7 @@ async fn run<S: AsyncRead + AsyncWrite + Unpin>(
 async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     monitor: Arc<ReadMonitor>,
-) -> Result<OpenSession<S>, DialError> {
+) -> Result<OpenConnection<S>, DialError> {
     let failed = |_| match monitor.reason() {
         Some(reason) => DialError::because(DialFailure::Tls, reason),
         None => DialError::because(DialFailure::Protocol, "it does not speak HTTP/2 on this port"),
