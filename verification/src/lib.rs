@@ -15,7 +15,6 @@ pub mod caa;
 pub mod collect;
 pub mod verdict;
 pub mod wire;
-pub mod fuzzing;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -93,13 +93,13 @@ impl Dns for WireDns {
     }
 }
 
-/// Parses a message as an answer.
-pub(super) fn read(bytes: &[u8]) -> Result<DnsReply, DnsFailure> {
+/// Parses a message as an answer. For the fuzzing crate.
+pub fn read(bytes: &[u8]) -> Result<DnsReply, DnsFailure> {
     Message::from_vec(bytes).map(|message| reply(&message)).map_err(|_| DnsFailure::Malformed)
 }
 
-/// Whether a message repeats this query; `None` if it repeats none.
-pub(super) fn repeats(bytes: &[u8], name: &str, kind: RecordKind) -> Option<bool> {
+/// Whether a message repeats this query; `None` if it repeats none. For the fuzzing crate.
+pub fn repeats(bytes: &[u8], name: &str, kind: RecordKind) -> Option<bool> {
     let message = Message::from_vec(bytes).ok()?;
     let query = message.queries.first()?;
     Some(text_of(&query.name) == name && query.query_type == record_type(kind))
