@@ -11,7 +11,7 @@ use verification::caa::CaaIdentity;
 use verification::collect::{Subject, collect};
 use verification::facts::Claim;
 use verification::verdict::{self, Expectation};
-use verification::{Dns, DnsConfig, DnsFailure, DnsMode, DnsRecord, DnsReply, RecordData, RecordKind, ReplyCode, wire};
+use verification::{Dns, DnsConfig, DnsMode, DnsRecord, DnsReply, NoAnswer, RecordData, RecordKind, ReplyCode, wire};
 
 use crate::cut;
 
@@ -117,10 +117,10 @@ fn split(mut messages: &[u8]) -> Vec<&[u8]> {
 struct Answers<'a>(Mutex<Vec<&'a [u8]>>);
 
 impl Answers<'_> {
-    fn next(&self, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure> {
+    fn next(&self, name: &str, kind: RecordKind) -> Result<DnsReply, NoAnswer> {
         let mut left = self.0.lock();
         let of = |wanted: Option<bool>| left.iter().position(|message| wire::repeats(message, name, kind) == wanted);
-        let place = of(Some(true)).or_else(|| of(None)).ok_or(DnsFailure::Timeout)?;
+        let place = of(Some(true)).or_else(|| of(None)).ok_or(NoAnswer::Timeout)?;
         let message = left.remove(place);
         drop(left);
         wire::read(message)
@@ -129,7 +129,7 @@ impl Answers<'_> {
 
 #[async_trait]
 impl Dns for Answers<'_> {
-    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure> {
+    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<DnsReply, NoAnswer> {
         if name != TARGET {
             return self.next(name, kind);
         }
@@ -138,7 +138,7 @@ impl Dns for Answers<'_> {
         Ok(DnsReply { code: ReplyCode::NoError, authoritative: false, answers, authority: Vec::new() })
     }
 
-    async fn ask(&self, _server: IpAddr, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure> {
+    async fn ask(&self, _server: IpAddr, name: &str, kind: RecordKind) -> Result<DnsReply, NoAnswer> {
         self.next(name, kind)
     }
 }

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use self::zone::{Nameserver, Parent, ZoneServers};
 use super::facts::{CaaLevel, Claim, DnsAnswer, DnsFacts, NoAnswer, ServerFacts, Zone};
 use super::race::first_good;
-use super::{CaaRecord, Dns, DnsFailure, DnsReply, RecordData, RecordKind, ReplyCode};
+use super::{CaaRecord, Dns, DnsReply, RecordData, RecordKind, ReplyCode};
 use crate::TEXT_LABEL;
 use crate::{DnsConfig, DnsMode};
 
@@ -58,13 +58,6 @@ pub async fn collect(dns: &dyn Dns, config: &DnsConfig, clock: &dyn Clock, subje
     facts.queries = asking.queries.load(Ordering::Relaxed);
     facts.duration_ms = u64::try_from(clock.monotonic().saturating_sub(started).as_millis()).unwrap_or(u64::MAX);
     facts
-}
-
-fn resolver(config: &DnsConfig) -> &'static str {
-    match config.mode {
-        DnsMode::Authoritative => "authoritative",
-        DnsMode::Recursive => "recursive",
-    }
 }
 
 /// The expected role of a nameserver.
@@ -113,7 +106,7 @@ impl Verification<'_> {
             texts,
             caa,
             resolver_answers: false,
-            resolver: resolver(self.config),
+            resolver: self.config.mode.as_str(),
             queries: 0,
             duration_ms: 0,
         }
@@ -282,29 +275,22 @@ impl Verification<'_> {
         answer.unwrap_or_else(|failed| failed.into_iter().next().unwrap_or(Err(NoAnswer::NoAddress)))
     }
 
-    /// Counts a query; an error if the limit is reached.
-    fn count(&self) -> Result<(), NoAnswer> {
-        let asked = self.queries.fetch_add(1, Ordering::Relaxed);
-        if asked < QUERIES_MAX { Ok(()) } else { Err(NoAnswer::Timeout) }
-    }
-
-    /// The result of a query within the remaining time.
-    async fn within(&self, asking: impl Future<Output = Result<DnsReply, DnsFailure>>) -> Result<DnsReply, NoAnswer> {
-        self.count()?;
-        Ok(tokio::time::timeout_at(self.until, asking).await.map_err(|_| NoAnswer::Timeout)??)
+    /// The result of a query within the remaining time, unless the limit of queries is reached.
+    async fn within(&self, asking: impl Future<Output = Result<DnsReply, NoAnswer>>) -> Result<DnsReply, NoAnswer> {
+        if self.queries.fetch_add(1, Ordering::Relaxed) >= QUERIES_MAX {
+            return Err(NoAnswer::Timeout);
+        }
+        tokio::time::timeout_at(self.until, asking).await.unwrap_or(Err(NoAnswer::Timeout))
     }
 
     async fn recurse(&self, name: &str, kind: RecordKind) -> Result<DnsReply, NoAnswer> {
         let reply = self.within(self.dns.recurse(name, kind)).await?;
+        if reply.is_answer() || reply.code == ReplyCode::Bogus {
+            self.answered.store(true, Ordering::Relaxed);
+        }
         match reply.code {
-            ReplyCode::NoError | ReplyCode::NoSuchName => {
-                self.answered.store(true, Ordering::Relaxed);
-                Ok(reply)
-            }
-            ReplyCode::Bogus => {
-                self.answered.store(true, Ordering::Relaxed);
-                Err(NoAnswer::Bogus)
-            }
+            ReplyCode::NoError | ReplyCode::NoSuchName => Ok(reply),
+            ReplyCode::Bogus => Err(NoAnswer::Bogus),
             ReplyCode::Refused | ReplyCode::ServFail | ReplyCode::Other => Err(NoAnswer::ServFail),
         }
     }

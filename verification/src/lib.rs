@@ -20,6 +20,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use async_trait::async_trait;
 
+pub use self::facts::NoAnswer;
 pub use self::settings::{DnsConfig, DnsMode};
 
 /// The label below the domain that holds the ownership text.
@@ -126,37 +127,12 @@ impl DnsReply {
     }
 }
 
-/// Why there is no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DnsFailure {
-    /// No answer in time, or the port is closed.
-    #[error("no answer in time")]
-    Timeout,
-    /// This machine has no route to the server, for example without IPv6.
-    #[error("no route to the nameserver")]
-    Unreachable,
-    /// The answer cannot be parsed.
-    #[error("malformed answer")]
-    Malformed,
-}
-
-impl DnsFailure {
-    /// The word in metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Timeout => "timeout",
-            Self::Unreachable => "unreachable",
-            Self::Malformed => "malformed",
-        }
-    }
-}
-
-/// DNS queries.
+/// DNS queries. They fail if there is no answer in time, no route to the server, or no parsable answer.
 #[async_trait]
 pub trait Dns: Send + Sync {
     /// Queries a recursive resolver, which follows CNAMEs.
-    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure>;
+    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<DnsReply, NoAnswer>;
 
     /// Queries this nameserver, without recursion.
-    async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure>;
+    async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Result<DnsReply, NoAnswer>;
 }
