@@ -18,7 +18,7 @@ use crate::words as w;
 use chassis::percent::segment;
 use domains_api::Operation;
 use domains_api::types::{DomainCheck, Problem, Project};
-use verification::verdict::RecordState;
+use verification::verdict::Records;
 
 /// The result of a domain check, in words.
 trait CheckWords {
@@ -34,7 +34,7 @@ impl CheckWords for DomainCheck {
     }
 
     fn is_ready(&self) -> bool {
-        self.records.iter().all(|record| record.state == RecordState::Ok) && self.problems.is_empty()
+        self.records.iter().all(|record| record.state == Records::Pass) && self.problems.is_empty()
     }
 }
 
