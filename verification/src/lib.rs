@@ -68,6 +68,32 @@ pub enum RecordData {
     Caa(CaaRecord),
 }
 
+impl RecordData {
+    pub(crate) fn v4(&self) -> Option<Ipv4Addr> {
+        if let Self::A(address) = self { Some(*address) } else { None }
+    }
+
+    pub(crate) fn v6(&self) -> Option<Ipv6Addr> {
+        if let Self::Aaaa(address) = self { Some(*address) } else { None }
+    }
+
+    pub(crate) fn cname(&self) -> Option<String> {
+        if let Self::Cname(target) = self { Some(target.clone()) } else { None }
+    }
+
+    pub(crate) fn nameserver(&self) -> Option<String> {
+        if let Self::Ns(host) = self { Some(host.clone()) } else { None }
+    }
+
+    pub(crate) fn text(&self) -> Option<String> {
+        if let Self::Txt(text) = self { Some(text.clone()) } else { None }
+    }
+
+    pub(crate) fn caa(&self) -> Option<CaaRecord> {
+        if let Self::Caa(record) = self { Some(record.clone()) } else { None }
+    }
+}
+
 /// A CAA record as received; its judge decides about leniency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaaRecord {
