@@ -284,9 +284,6 @@ fn judge_caa(
     expected: &Expectation<'_>,
     problems: &mut Vec<Problem>,
 ) -> (Caa, Vec<(String, Vec<String>)>) {
-    if expected.authorities.is_empty() {
-        return (Caa::Allowed, Vec::new());
-    }
     let rulings: Vec<(&CaaIdentity, CaaRuling)> =
         expected.authorities.iter().map(|identity| (identity, rule(&facts.caa, identity, false))).collect();
     let permitted: Vec<(String, Vec<String>)> = rulings

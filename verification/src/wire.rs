@@ -127,10 +127,7 @@ fn record(record: &Record) -> Option<DnsRecord> {
         RData::CNAME(name) => RecordData::Cname(text_of(&name.0)),
         RData::NS(name) => RecordData::Ns(text_of(&name.0)),
         RData::SOA(_) => RecordData::Soa,
-        RData::TXT(text) => {
-            let bytes: Vec<u8> = text.txt_data.iter().flat_map(|part| part.iter().copied()).collect();
-            RecordData::Txt(String::from_utf8_lossy(&bytes).into_owned())
-        }
+        RData::TXT(text) => RecordData::Txt(String::from_utf8_lossy(&text.txt_data.concat()).into_owned()),
         RData::CAA(caa) => {
             RecordData::Caa(CaaRecord { flags: caa.flags(), tag: caa.tag.clone(), value: caa.value.clone() })
         }
