@@ -78,10 +78,6 @@ impl Session {
         self.holder.as_ref().map(|(project, _)| project)
     }
 
-    pub(super) fn may(&self, scope: Scope) -> bool {
-        self.scopes.contains(scope)
-    }
-
     /// Uses this actor from now on.
     pub(super) fn act_as(&mut self, actor: Actor) {
         self.signed_in.actor = actor;
