@@ -8,11 +8,10 @@ use std::sync::Arc;
 use askama::Template;
 use axum::Extension;
 use axum::extract::{Query, State};
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::Response;
 use domains_api::Operation;
 use domains_api::actor::Origin;
 use domains_api::types::{GatewayProcesses, ListedBan, Overview, Project, Projects, Withdrawals};
-use http::header;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -50,9 +49,7 @@ pub(super) async fn entered(
     fields: Fields,
 ) -> PageResult {
     match dashboard.control_plane.follow_link(fields.text("link"), origin).await {
-        Ok(opened) => {
-            Ok(([(header::SET_COOKIE, session::cookie_of(&opened)?)], Redirect::to("/operator")).into_response())
-        }
+        Ok(opened) => session::lead(session::COOKIE, &opened.secret, opened.seconds, "/operator"),
         Err(NotSignedIn::TooManyAttempts(seconds)) => {
             Err(Fault::refused(429, "too_many_attempts", &w::too_many_attempts(seconds)))
         }
