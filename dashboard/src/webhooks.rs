@@ -66,11 +66,9 @@ async fn list_page(session: &Session, id: &str, outcome: Outcome, url: &str) -> 
 /// `POST /projects/{project}/webhooks`: a new endpoint, its secret shown once in the answer.
 async fn create(Path(id): Path<String>, Posted { session, fields }: Posted) -> PageResult {
     let project = session.authorise(&id, Some(Scope::DomainsWrite))?;
-    let mut body = json!({ "url": fields.text("url"), "description": fields.text("description") });
     let kinds: Vec<&str> = fields.all("event").collect();
-    if let (false, Some(body)) = (kinds.is_empty(), body.as_object_mut()) {
-        body.insert("events".to_owned(), json!(kinds));
-    }
+    let kinds = (!kinds.is_empty()).then_some(kinds);
+    let body = json!({ "url": fields.text("url"), "description": fields.text("description"), "events": kinds });
     match session.call(Operation::CreateWebhook, (&[project.name.as_str()], ""), &body).await {
         Ok(answered) => with_secret(&session, &project, &answered.body),
         Err(refused) => list_page(&session, &id, Some(Err(refused)), fields.text("url")).await,
