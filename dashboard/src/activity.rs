@@ -3,47 +3,18 @@
 use askama::Template;
 use axum::extract::{Path, RawQuery};
 use contract::key::Scope;
-use contract::time::UnixMillis;
 use serde_json::Value;
 
 use super::fault::PageResult;
-use super::moment::Moment;
 use super::session::Session;
 use super::shell::{Section, Shell, html};
 use super::words as w;
 use chassis::percent::segment;
 use domains_api::Operation;
-use domains_api::types::{Event, Events};
-
-/// An event as people read it.
-#[derive(Clone, Debug)]
-pub(super) struct Entry {
-    pub(super) kind: String,
-    pub(super) words: String,
-    pub(super) domain: Option<String>,
-    pub(super) actor: String,
-    pub(super) client: Option<String>,
-    /// Other details, as `name: value`.
-    pub(super) detail: String,
-    pub(super) at: Option<Moment>,
-}
-
-/// Events as people read them.
-pub(super) fn entries(events: &Events, now: UnixMillis) -> Vec<Entry> {
-    let entry = |event: &Event| Entry {
-        words: w::event(&event.kind),
-        kind: event.kind.clone(),
-        domain: event.domain.clone(),
-        actor: w::actor(&event.actor),
-        client: event.client.clone(),
-        detail: detail(&event.detail),
-        at: Moment::parse(&event.at, now),
-    };
-    events.events.iter().map(entry).collect()
-}
+use domains_api::types::Events;
 
 /// The details of an event in one line: names and values; of a change, the differing fields.
-fn detail(value: &Value) -> String {
+pub(super) fn detail(value: &Value) -> String {
     let Some(fields) = value.as_object() else { return String::new() };
     let mut parts = Vec::new();
     if let (Some(before), Some(after)) = (fields.get("before"), fields.get("after").and_then(Value::as_object)) {
@@ -92,9 +63,7 @@ fn word(value: &Value) -> String {
 #[template(path = "activity.html")]
 struct Page {
     shell: Shell,
-    id: String,
-    entries: Vec<Entry>,
-    next: Option<String>,
+    events: Events,
     is_first: bool,
 }
 
@@ -106,13 +75,7 @@ pub(super) async fn show(session: Session, Path(id): Path<String>, RawQuery(quer
     let cursor = before.map(|before| format!("cursor={}", segment(before))).unwrap_or_default();
     let events: Events = session.get(Operation::ListEvents, &[project.name.as_str()], &cursor).await?;
     let shell = Shell::within(&session, &project, Section::Activity, w::ACTIVITY);
-    Ok(html(&Page {
-        shell,
-        id: project.to_string(),
-        entries: entries(&events, session.now()),
-        is_first: before.is_none(),
-        next: events.next_cursor,
-    }))
+    Ok(html(&Page { shell, events, is_first: before.is_none() }))
 }
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ async fn carry_out(
         }
         // A problem of the domain itself: shown beside it.
         Err(refused) if matches!(refused.status, 400 | 409 | 429) => {
-            detail::page(&posted.session, id, name, None, Some(refused)).await
+            detail::page(&posted.session, id, name, Some(Err(refused))).await
         }
         Err(refused) => Err(refused.into()),
     }

@@ -5,6 +5,7 @@ use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 
+use super::control_plane::Refused;
 use super::fault::Fault;
 use super::session::Session;
 use super::shell::{Section, Shell, html_with};
@@ -12,12 +13,9 @@ use super::words as w;
 
 #[derive(Template)]
 #[template(path = "fault.html")]
-struct Page {
+struct Page<'a> {
     shell: Shell,
-    title: &'static str,
-    message: String,
-    code: String,
-    needs_scope: bool,
+    refused: &'a Refused,
 }
 
 /// The page of a fault.
@@ -31,14 +29,7 @@ pub(super) fn page(session: Option<&Session>, fault: &Fault) -> Response {
         Some(session) => Shell::of(session, Section::None, title),
         None => Shell::outside(title),
     };
-    let page = Page {
-        shell,
-        title,
-        message: refused.message.clone(),
-        code: refused.code.clone(),
-        needs_scope: refused.code == "insufficient_scope",
-    };
-    html_with(refused.status, &page)
+    html_with(refused.status, &Page { shell, refused })
 }
 
 /// Turns faults into pages.

@@ -7,20 +7,20 @@ use axum::Router;
 use axum::extract::{Path, RawQuery};
 use axum::response::{IntoResponse, Redirect};
 use axum::routing::{get, post};
-use contract::key::{Scope, Scopes};
+use contract::key::Scope;
 use contract::time::UnixMillis;
 use http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Dashboard;
-use super::control_plane::{Answered, Refused};
+use super::control_plane::Answered;
 use super::fault::{Fault, PageResult};
 use super::form::Posted;
 use super::moment::Moment;
 use super::once;
 use super::session::Session;
-use super::shell::{Section, Shell, html_with};
+use super::shell::{Outcome, Section, Shell, html_with};
 use super::words as w;
 use chassis::percent::segment;
 use domains_api::Operation;
@@ -59,25 +59,16 @@ async fn all_keys(session: &Session, project: &ProjectRef) -> Result<Vec<Key>, F
 /// A key on the page.
 struct Row {
     key: Key,
-    created: Option<Moment>,
-    expires: Option<Moment>,
     used: Option<Moment>,
-    /// The end of its ban, and the reason.
-    banned: Option<(Moment, &'static str)>,
     has_expired: bool,
     is_mine: bool,
 }
 
 impl Row {
     fn of(key: Key, session: &Session, now: UnixMillis) -> Self {
-        let moment = |text: &str| Moment::parse(text, now);
-        let banned = key.ban.as_ref().and_then(|ban| Some((moment(&ban.until)?, w::banned(ban.reason))));
         let expiry = key.expires_at.as_deref().and_then(|text| text.parse::<jiff::Timestamp>().ok());
         Self {
-            created: moment(&key.created_at),
-            expires: key.expires_at.as_deref().and_then(moment),
             used: key.last_used_at.as_deref().and_then(|text| Moment::in_minute(text, now)),
-            banned,
             has_expired: expiry.is_some_and(|at| at.as_millisecond() <= now.0),
             is_mine: session.holder.as_ref().is_some_and(|(_, id)| *id == key.id),
             key,
@@ -93,13 +84,6 @@ impl Row {
     }
 }
 
-/// A scope on the form.
-struct Choice {
-    word: &'static str,
-    words: &'static str,
-    may: bool,
-}
-
 /// A new key with its secret.
 #[derive(Serialize, Deserialize)]
 struct Made {
@@ -112,23 +96,18 @@ struct Made {
 #[template(path = "keys.html")]
 struct Page {
     shell: Shell,
-    id: String,
     rows: Vec<Row>,
     gone: Vec<Row>,
-    choices: Vec<Choice>,
     made: Option<Made>,
-    notice: Option<&'static str>,
-    problem: Option<Refused>,
     label: String,
 }
 
 /// `GET /projects/{project}/keys`.
 async fn show(session: Session, Path(id): Path<String>, RawQuery(query): RawQuery, headers: HeaderMap) -> PageResult {
-    let query = query.unwrap_or_default();
     let Some(made) = once::find(&session, &headers) else {
-        return page(&session, &id, w::notice(&query), FormResult::default()).await;
+        return page(&session, &id, w::notice(&query.unwrap_or_default()).map(Ok), None, "").await;
     };
-    once::done(page(&session, &id, None, FormResult { made: Some(made), ..FormResult::default() }).await?)
+    once::done(page(&session, &id, None, Some(made), "").await?)
 }
 
 /// Redirects to the page that shows the new key.
@@ -137,42 +116,15 @@ fn made(session: &Session, project: &ProjectRef, answered: Answered) -> PageResu
     once::lead(session, &format!("/projects/{project}/keys?made"), &made)
 }
 
-/// The result of a form: the new key, or the refusal.
-#[derive(Default)]
-struct FormResult {
-    made: Option<Made>,
-    problem: Option<Refused>,
-    label: String,
-}
-
-impl FormResult {
-    fn refused(refused: Refused) -> Self {
-        Self { problem: Some(refused), ..Self::default() }
-    }
-}
-
-async fn page(session: &Session, id: &str, notice: Option<&'static str>, result: FormResult) -> PageResult {
+/// The page, with the new key if one was made, else with the label that was typed.
+async fn page(session: &Session, id: &str, outcome: Outcome, made: Option<Made>, label: &str) -> PageResult {
     let project = session.authorise(id, Some(Scope::KeysWrite))?;
     let keys = all_keys(session, &project).await?;
     let now = session.now();
     let all = keys.into_iter().rev().map(|key| Row::of(key, session, now));
     let (rows, gone): (Vec<Row>, Vec<Row>) = all.partition(Row::is_usable);
-    let scopes = Scopes::all();
-    let choices =
-        scopes.iter().map(|scope| Choice { word: scope.as_str(), words: w::scope(scope), may: session.may(scope) });
-    let status = result.problem.as_ref().map_or(200, |refused| refused.status);
-    let page = Page {
-        shell: Shell::within(session, &project, Section::Keys, w::KEYS),
-        id: project.to_string(),
-        rows,
-        gone,
-        choices: choices.collect(),
-        made: result.made,
-        notice,
-        problem: result.problem,
-        label: result.label,
-    };
-    Ok(html_with(status, &page))
+    let shell = Shell::within(session, &project, Section::Keys, w::KEYS).after(outcome);
+    Ok(html_with(shell.status(), &Page { shell, rows, gone, made, label: label.to_owned() }))
 }
 
 /// `POST /projects/{project}/keys`: a new key, shown once.
@@ -186,10 +138,7 @@ async fn create(Path(id): Path<String>, Posted { session, fields }: Posted) -> P
     let body = json!({ "label": label, "scopes": scopes, "expires_at": expires_at });
     match session.call(Operation::CreateKey, (&[project.name.as_str()], ""), &body).await {
         Ok(answered) => made(&session, &project, answered),
-        Err(refused) => {
-            let result = FormResult { label: label.to_owned(), ..FormResult::refused(refused) };
-            page(&session, &id, None, result).await
-        }
+        Err(refused) => page(&session, &id, Some(Err(refused)), None, label).await,
     }
 }
 
@@ -201,7 +150,7 @@ async fn rotate(Path((id, key)): Path<(String, String)>, Posted { session, field
     let named = [project.name.as_str(), &key];
     match session.call(Operation::RotateKey, (&named, ""), &body).await {
         Ok(answered) => made(&session, &project, answered),
-        Err(refused) => page(&session, &id, None, FormResult::refused(refused)).await,
+        Err(refused) => page(&session, &id, Some(Err(refused)), None, "").await,
     }
 }
 
@@ -211,6 +160,6 @@ async fn revoke(Path((id, key)): Path<(String, String)>, Posted { session, field
     let named = [project.name.as_str(), &key];
     match session.call(Operation::RevokeKey, (&named, ""), &Value::Null).await {
         Ok(_) => Ok(Redirect::to(&format!("/projects/{project}/keys?revoked")).into_response()),
-        Err(refused) => page(&session, &id, None, FormResult::refused(refused)).await,
+        Err(refused) => page(&session, &id, Some(Err(refused)), None, "").await,
     }
 }

@@ -3,13 +3,13 @@
 //! The response to the form redirects to the page and carries the secret in a cookie, sealed and bound to the session.
 //! The page shows it and deletes the cookie. So reloading the page creates nothing, and the server keeps no secret.
 
-use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
-use http::{HeaderMap, HeaderValue, header};
+use axum::response::Response;
+use http::{HeaderMap, header};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::fault::{Fault, PageResult};
-use super::session::{Session, cookie, presented};
+use super::session::{self, Session, cookie, presented};
 
 const COOKIE: &str = "__Host-tollhouse-made";
 
@@ -24,9 +24,7 @@ fn place(session: &Session) -> String {
 pub(super) fn lead(session: &Session, path: &str, value: &impl Serialize) -> PageResult {
     let text = serde_json::to_vec(value).map_err(Fault::internal)?;
     let sealed = session.sealing().seal(&text, &place(session));
-    let sealed = sealed.map_err(Fault::internal)?;
-    let set = AppendHeaders([(header::SET_COOKIE, cookie(COOKIE, &sealed, SECONDS)?)]);
-    Ok((set, Redirect::to(path)).into_response())
+    session::lead(COOKIE, &sealed.map_err(Fault::internal)?, SECONDS, path)
 }
 
 /// The value to show, if there is one.
@@ -37,7 +35,6 @@ pub(super) fn find<T: DeserializeOwned>(session: &Session, headers: &HeaderMap) 
 
 /// Deletes the cookie, after the page has shown it.
 pub(super) fn done(mut response: Response) -> PageResult {
-    let gone: HeaderValue = cookie(COOKIE, "", 0)?;
-    response.headers_mut().append(header::SET_COOKIE, gone);
+    response.headers_mut().append(header::SET_COOKIE, cookie(COOKIE, "", 0)?);
     Ok(response)
 }

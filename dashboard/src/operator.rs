@@ -8,15 +8,10 @@ use std::sync::Arc;
 use askama::Template;
 use axum::Extension;
 use axum::extract::{Query, State};
-use axum::response::{IntoResponse, Redirect, Response};
-use contract::project::ProjectId;
+use axum::response::Response;
 use domains_api::Operation;
 use domains_api::actor::Origin;
-use domains_api::types::{
-    EndingCertificate, GatewayProcesses, ListedBan, ListedWithdrawal, Overview, Project, Projects, StuckDomain,
-    Withdrawals,
-};
-use http::header;
+use domains_api::types::{GatewayProcesses, ListedBan, Overview, Project, Projects, Withdrawals};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -54,9 +49,7 @@ pub(super) async fn entered(
     fields: Fields,
 ) -> PageResult {
     match dashboard.control_plane.follow_link(fields.text("link"), origin).await {
-        Ok(opened) => {
-            Ok(([(header::SET_COOKIE, session::cookie_of(&opened)?)], Redirect::to("/operator")).into_response())
-        }
+        Ok(opened) => session::lead(session::COOKIE, &opened.secret, opened.seconds, "/operator"),
         Err(NotSignedIn::TooManyAttempts(seconds)) => {
             Err(Fault::refused(429, "too_many_attempts", &w::too_many_attempts(seconds)))
         }
@@ -82,46 +75,14 @@ struct Status {
 struct Page {
     shell: Shell,
     nodes: GatewayProcesses,
-    withdrawals: Vec<(ListedWithdrawal, Option<Moment>)>,
-    /// Whether there are more.
-    withdrawals_cut: bool,
+    withdrawals: Withdrawals,
     status: Status,
-    states: Vec<(&'static str, String)>,
-    expiring: Vec<(EndingCertificate, Moment)>,
-    stuck: Vec<(StuckDomain, Moment)>,
-    bans: Vec<BanRow>,
-    /// The number of bans shown, if there are more.
-    bans_cut: Option<String>,
+    overview: Overview,
 }
 
-/// A ban on the page.
-struct BanRow {
-    known: ListedBan,
-    until: Moment,
-}
-
-impl BanRow {
-    fn id(&self) -> &str {
-        self.known.ban.key.as_str()
-    }
-
-    fn project(&self) -> Option<&str> {
-        self.known.project.as_ref().map(ProjectId::as_str)
-    }
-
-    /// The owner's label of the key, if any.
-    fn name(&self) -> &str {
-        let label = self.known.label.as_deref();
-        label.filter(|label| !label.is_empty()).unwrap_or(self.id())
-    }
-
-    fn why(&self) -> String {
-        w::ban_reason(&self.known.ban)
-    }
-
-    fn lift(&self) -> String {
-        format!("tollhouse ban lift {}", self.id())
-    }
+/// The owner's label of a banned key, else its id.
+fn name_of(ban: &ListedBan) -> &str {
+    ban.label.as_deref().filter(|label| !label.is_empty()).unwrap_or(ban.ban.key.as_str())
 }
 
 /// `GET /operator`.
@@ -131,38 +92,8 @@ pub(super) async fn overview(session: Session) -> PageResult {
     let status: Status = session.get(Operation::ShowStatus, &[], "").await?;
     let withdrawals: Withdrawals = session.get(Operation::ListWithdrawals, &[], "").await?;
     let overview: Overview = session.get(Operation::ShowOverview, &[], "").await?;
-    let now = session.now();
-    let withdrawals_cut = i64::try_from(withdrawals.withdrawals.len()).is_ok_and(|listed| listed < withdrawals.total);
-    let withdrawals = withdrawals.withdrawals.into_iter().map(|row| {
-        let since = Moment::parse(&row.withdrawal.since, now);
-        (row, since)
-    });
-    let shown = overview.bans.len();
-    let bans = overview.bans.into_iter().map(|known| {
-        let until = Moment::at(known.ban.until.to_millis(), now);
-        BanRow { known, until }
-    });
-    let expiring = overview.certificates_ending.into_iter().filter_map(|row| {
-        let end = Moment::parse(&row.not_after, now)?;
-        Some((row, end))
-    });
-    let stuck = overview.domains_stuck.into_iter().filter_map(|row| {
-        let since = Moment::parse(&row.since, now)?;
-        Some((row, since))
-    });
-    let states = status.domains.iter().map(|(word, count)| (w::status(word).0, count.to_string())).collect();
-    Ok(html(&Page {
-        shell: Shell::of(&session, Section::Operator, w::OPERATOR),
-        nodes,
-        withdrawals: withdrawals.collect(),
-        withdrawals_cut,
-        states,
-        status,
-        expiring: expiring.collect(),
-        stuck: stuck.collect(),
-        bans: bans.collect(),
-        bans_cut: ((shown as u64) < overview.bans_total).then(|| w::bans_shown(shown, overview.bans_total)),
-    }))
+    let shell = Shell::of(&session, Section::Operator, w::OPERATOR);
+    Ok(html(&Page { shell, nodes, withdrawals, status, overview }))
 }
 
 #[derive(Deserialize)]

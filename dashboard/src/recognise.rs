@@ -9,7 +9,7 @@ use chassis::guard::identity_required;
 use domains_api::actor::Origin;
 
 use super::fault::Fault;
-use super::session::{Session, secret_of};
+use super::session::{COOKIE, Session, presented};
 use super::{Dashboard, explain};
 
 /// The header of automatic requests of an open page (`app.js`).
@@ -30,7 +30,7 @@ pub(super) async fn came_through(
 
 /// Finds the session of a request and adds it as a [`Session`], if there is one.
 pub(super) async fn recognise(State(dashboard): State<Arc<Dashboard>>, mut request: Request, next: Next) -> Response {
-    let secret = secret_of(request.headers());
+    let secret = presented(request.headers(), COOKIE).map(str::to_owned);
     let origin = request.extensions().get::<Origin>().cloned();
     let (Some(secret), Some(origin)) = (secret, origin) else { return next.run(request).await };
     // Automatic requests of an open page do not keep the session alive.

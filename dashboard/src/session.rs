@@ -8,6 +8,7 @@ use std::sync::Arc;
 use aws_lc_rs::hmac;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use axum::response::{IntoResponse as _, Redirect};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chassis::seal::SealingKey;
@@ -20,11 +21,11 @@ use http::{HeaderMap, HeaderValue, header};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::control_plane::{Answered, ControlPlane, NewSession, Refused, SignedIn};
-use super::fault::Fault;
+use super::control_plane::{Answered, ControlPlane, Refused, SignedIn};
+use super::fault::{Fault, PageResult};
 
 /// `__Host-`: the cookie is sent only over https, only to this host, for all its paths.
-const COOKIE: &str = "__Host-tollhouse";
+pub(super) const COOKIE: &str = "__Host-tollhouse";
 
 /// A session and the holder of its key. Pages call the API through it.
 #[derive(Clone)]
@@ -78,10 +79,6 @@ impl Session {
         self.holder.as_ref().map(|(project, _)| project)
     }
 
-    pub(super) fn may(&self, scope: Scope) -> bool {
-        self.scopes.contains(scope)
-    }
-
     /// Uses this actor from now on.
     pub(super) fn act_as(&mut self, actor: Actor) {
         self.signed_in.actor = actor;
@@ -111,25 +108,15 @@ pub(super) fn same(left: &str, right: &str) -> bool {
     aws_lc_rs::constant_time::verify_slices_are_equal(left.as_bytes(), right.as_bytes()).is_ok()
 }
 
-/// The value of `Set-Cookie` for a session that was opened.
-pub(super) fn cookie_of(opened: &NewSession) -> Result<HeaderValue, Fault> {
-    cookie(COOKIE, &opened.secret, opened.seconds)
+/// Redirects to the page at `path` with a cookie for this host alone.
+pub(super) fn lead(name: &str, value: &str, seconds: i64, path: &str) -> PageResult {
+    Ok(([(header::SET_COOKIE, cookie(name, value, seconds)?)], Redirect::to(path)).into_response())
 }
 
-/// Deletes the cookie.
-pub(super) fn no_cookie() -> Result<HeaderValue, Fault> {
-    cookie(COOKIE, "", 0)
-}
-
-/// The value of `Set-Cookie` of a cookie for this host alone.
+/// The value of `Set-Cookie` of a cookie for this host alone; one of no seconds is deleted.
 pub(super) fn cookie(name: &str, value: &str, seconds: i64) -> Result<HeaderValue, Fault> {
     let text = format!("{name}={value}; Path=/; Max-Age={seconds}; Secure; HttpOnly; SameSite=Lax");
     HeaderValue::from_str(&text).map_err(Fault::internal)
-}
-
-/// The secret of the session that a request names.
-pub(super) fn secret_of(headers: &HeaderMap) -> Option<String> {
-    presented(headers, COOKIE).map(str::to_owned)
 }
 
 /// A cookie of a request.

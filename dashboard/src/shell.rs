@@ -2,11 +2,17 @@
 
 use askama::Template;
 use axum::response::{Html, IntoResponse, Response};
+use contract::key::{Scope, Scopes};
+use contract::time::UnixMillis;
 use http::StatusCode;
 
-use super::assets;
+use super::control_plane::Refused;
+use super::moment::Moment;
 use super::session::Session;
 use domains_api::project::ProjectRef;
+
+/// Seconds between reloads in a browser without script.
+const RELOAD_SECONDS: u32 = 15;
 
 /// The section of a project that a page belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,9 +39,14 @@ pub(super) struct Shell {
     pub(super) live: Option<String>,
     /// Seconds after which a browser without script reloads.
     pub(super) reload_seconds: Option<u32>,
-    pub(super) style: String,
-    pub(super) script: String,
+    /// The result of the form that led here.
+    pub(super) outcome: Outcome,
+    pub(super) now: UnixMillis,
+    scopes: Scopes,
 }
+
+/// The result of a form: a confirmation or a refusal.
+pub(super) type Outcome = Option<Result<&'static str, Refused>>;
 
 impl Shell {
     /// For a page within a session.
@@ -46,6 +57,8 @@ impl Shell {
             operator: session.is_operator(),
             project: session.project().cloned(),
             csrf: session.csrf.clone(),
+            now: session.now(),
+            scopes: session.scopes.clone(),
             ..Self::outside(title)
         }
     }
@@ -66,21 +79,50 @@ impl Shell {
             csrf: String::new(),
             live: None,
             reload_seconds: None,
-            style: assets::address("app.css"),
-            script: assets::address("app.js"),
+            outcome: None,
+            now: UnixMillis(0),
+            scopes: Scopes::default(),
         }
     }
 
-    /// A page with change events; a browser without script reloads it every `seconds`.
-    pub(super) fn live(mut self, address: String, seconds: u32) -> Self {
-        self.live = Some(address);
-        self.reload_seconds = Some(seconds);
-        self
+    /// A page with change events; a browser without script reloads it while it `waits` for one.
+    pub(super) fn live(self, address: String, waits: bool) -> Self {
+        Self { live: Some(address), reload_seconds: waits.then_some(RELOAD_SECONDS), ..self }
+    }
+
+    /// The page after a form.
+    pub(super) fn after(self, outcome: Outcome) -> Self {
+        Self { outcome, ..self }
+    }
+
+    /// The status of the page: a refusal's, if it shows one.
+    pub(super) fn status(&self) -> u16 {
+        if let Some(Err(refused)) = &self.outcome { refused.status } else { 200 }
     }
 
     /// For templates: whether the page is in a section.
     pub(super) fn is(&self, section: Section) -> bool {
         self.section == section
+    }
+
+    /// For templates: the name of the project in addresses.
+    pub(super) fn id(&self) -> &str {
+        self.project.as_ref().map_or("", |project| project.name.as_str())
+    }
+
+    /// For templates: whether the user's key has this scope.
+    pub(super) fn may(&self, scope: Scope) -> bool {
+        self.scopes.contains(scope)
+    }
+
+    /// For templates: a time of the API, relative to now.
+    pub(super) fn moment(&self, text: &str) -> Option<Moment> {
+        Moment::parse(text, self.now)
+    }
+
+    /// For templates: the same, if there is one.
+    pub(super) fn moment_if(&self, text: Option<&str>) -> Option<Moment> {
+        self.moment(text?)
     }
 }
 

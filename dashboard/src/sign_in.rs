@@ -7,7 +7,6 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use domains_api::actor::Origin;
-use http::header;
 
 use super::Dashboard;
 use super::control_plane::NotSignedIn;
@@ -50,8 +49,8 @@ pub(super) async fn sign_in(
 ) -> PageResult {
     let (status, problem) = match dashboard.control_plane.sign_in(fields.text("key"), origin).await {
         Ok((project, opened)) => {
-            let home = Redirect::to(&format!("/projects/{project}/domains"));
-            return Ok(([(header::SET_COOKIE, session::cookie_of(&opened)?)], home).into_response());
+            let home = format!("/projects/{project}/domains");
+            return session::lead(session::COOKIE, &opened.secret, opened.seconds, &home);
         }
         Err(NotSignedIn::TooManyAttempts(seconds)) => (429, w::too_many_attempts(seconds)),
         Err(NotSignedIn::NotAKey) => (400, w::NOT_A_KEY.to_owned()),
@@ -69,5 +68,5 @@ pub(super) async fn sign_out(
     Posted { session, fields }: Posted,
 ) -> PageResult {
     dashboard.control_plane.end_session(&session, fields.is_set("everywhere")).await?;
-    Ok(([(header::SET_COOKIE, session::no_cookie()?)], Redirect::to("/sign-in?signed-out")).into_response())
+    session::lead(session::COOKIE, "", 0, "/sign-in?signed-out")
 }

@@ -46,15 +46,6 @@ impl Meter {
     }
 }
 
-/// A plan beside the project's.
-struct Offer {
-    plan: &'static str,
-    per_minute: String,
-    per_day: String,
-    domains: u32,
-    is_mine: bool,
-}
-
 #[derive(Template)]
 #[template(path = "usage.html")]
 struct Page {
@@ -63,7 +54,7 @@ struct Page {
     meters: [Meter; 2],
     today: UsageOfDay,
     chart: Chart,
-    offers: Vec<Offer>,
+    plans: Vec<PlanGrant>,
 }
 
 /// `GET /projects/{project}/usage`.
@@ -89,22 +80,15 @@ pub(super) async fn show(session: Session, Path(id): Path<String>) -> PageResult
         },
     ];
     let chart = Chart::of(&usage.days, day - USAGE_DAYS + 1, day);
-    let offers = usage.plans.iter().map(|grant| offer(grant, project.plan)).collect();
     let mut shell = Shell::within(&session, &project_id, Section::Usage, w::USAGE);
     shell.reload_seconds = Some(30);
-    Ok(html(&Page { shell, project, meters, today, chart, offers }))
+    Ok(html(&Page { shell, project, meters, today, chart, plans: usage.plans }))
 }
 
-fn offer(grant: &PlanGrant, mine: Plan) -> Offer {
-    let stated = |window| match grant.plan {
+/// The limit of a plan.
+fn stated(grant: &PlanGrant, window: Window) -> String {
+    match grant.plan {
         Plan::Enterprise => "by agreement".to_owned(),
         _ => chart::thousands(i64::from(grant.limits.of(window))),
-    };
-    Offer {
-        plan: grant.plan.as_str(),
-        per_minute: stated(Window::Minute),
-        per_day: stated(Window::Day),
-        domains: grant.domains,
-        is_mine: grant.plan == mine,
     }
 }

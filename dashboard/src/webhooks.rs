@@ -8,23 +8,20 @@ use axum::extract::{Path, RawQuery};
 use axum::response::{IntoResponse, Redirect};
 use axum::routing::{get, post};
 use contract::key::Scope;
-use contract::time::UnixMillis;
 use http::HeaderMap;
 use serde_json::{Value, json};
 
 use super::Dashboard;
-use super::control_plane::Refused;
 use super::fault::PageResult;
 use super::form::Posted;
-use super::moment::Moment;
 use super::once;
 use super::session::Session;
-use super::shell::{Section, Shell, html_with};
+use super::shell::{Outcome, Section, Shell, html_with};
 use super::words as w;
 use chassis::percent::segment;
 use domains_api::Operation;
 use domains_api::project::ProjectRef;
-use domains_api::types::{Deliveries, Delivery, DisabledReason, EVENTS, Webhook, Webhooks};
+use domains_api::types::{Deliveries, Delivery, EVENTS, Webhook, Webhooks};
 
 /// The pages and buttons, below the project's path.
 pub(super) fn routes() -> Router<Arc<Dashboard>> {
@@ -36,74 +33,11 @@ pub(super) fn routes() -> Router<Arc<Dashboard>> {
         .route("/webhooks/{webhook}/repeat", post(repeat))
 }
 
-/// A webhook in words.
-trait WebhookWords {
-    fn failing(&self, now: UnixMillis) -> Option<Moment>;
-    fn delivered(&self, now: UnixMillis) -> Option<Moment>;
-    fn why_off(&self) -> &'static str;
-}
-
-impl WebhookWords for Webhook {
-    fn failing(&self, now: UnixMillis) -> Option<Moment> {
-        self.failing_since.as_deref().and_then(|at| Moment::parse(at, now))
-    }
-
-    fn delivered(&self, now: UnixMillis) -> Option<Moment> {
-        self.last_delivered_at.as_deref().and_then(|at| Moment::parse(at, now))
-    }
-
-    fn why_off(&self) -> &'static str {
-        w::webhook_off(self.disabled_reason.map_or("", DisabledReason::as_str))
-    }
-}
-
-/// A delivery in words.
-trait DeliveryWords {
-    /// The message, formatted for people.
-    fn payload(&self) -> String;
-    fn next(&self, now: UnixMillis) -> Option<Moment>;
-    fn outcome(&self) -> String;
-    fn tone(&self) -> &'static str;
-    fn created(&self, now: UnixMillis) -> Option<Moment>;
-}
-
-impl DeliveryWords for Delivery {
-    fn payload(&self) -> String {
-        format!("{:#}", self.payload)
-    }
-
-    fn next(&self, now: UnixMillis) -> Option<Moment> {
-        self.next_attempt_at.as_deref().and_then(|at| Moment::parse(at, now))
-    }
-
-    fn outcome(&self) -> String {
-        w::delivery(self.last_result.as_deref(), self.last_status, self.last_error.as_deref())
-    }
-
-    fn tone(&self) -> &'static str {
-        match self.state.as_str() {
-            "delivered" => "good",
-            "waiting" => "wait",
-            _ => "bad",
-        }
-    }
-
-    fn created(&self, now: UnixMillis) -> Option<Moment> {
-        Moment::parse(&self.created_at, now)
-    }
-}
-
 #[derive(Template)]
 #[template(path = "webhooks.html")]
 struct ListPage {
     shell: Shell,
-    id: String,
     endpoints: Vec<Webhook>,
-    kinds: &'static [&'static str],
-    may_write: bool,
-    now: UnixMillis,
-    notice: Option<&'static str>,
-    problem: Option<Refused>,
     url: String,
 }
 
@@ -111,58 +45,33 @@ struct ListPage {
 #[template(path = "webhook.html")]
 struct OnePage {
     shell: Shell,
-    id: String,
     endpoint: Webhook,
     deliveries: Vec<Delivery>,
-    may_write: bool,
-    now: UnixMillis,
-    notice: Option<&'static str>,
     secret: Option<String>,
-    problem: Option<Refused>,
 }
 
 /// `GET /projects/{project}/webhooks`.
 async fn list(session: Session, Path(id): Path<String>, RawQuery(query): RawQuery) -> PageResult {
-    let notice = w::notice(&query.unwrap_or_default());
-    list_page(&session, &id, notice, None, String::new()).await
+    list_page(&session, &id, w::notice(&query.unwrap_or_default()).map(Ok), "").await
 }
 
-async fn list_page(
-    session: &Session,
-    id: &str,
-    notice: Option<&'static str>,
-    problem: Option<Refused>,
-    url: String,
-) -> PageResult {
+async fn list_page(session: &Session, id: &str, outcome: Outcome, url: &str) -> PageResult {
     let project = session.authorise(id, Some(Scope::DomainsRead))?;
     let place = [project.name.as_str()];
     let found: Webhooks = session.get(Operation::ListWebhooks, &place, "limit=200").await?;
-    let status = problem.as_ref().map_or(200, |refused| refused.status);
-    let page = ListPage {
-        shell: Shell::within(session, &project, Section::Webhooks, w::WEBHOOKS),
-        id: project.to_string(),
-        endpoints: found.webhooks,
-        kinds: EVENTS,
-        may_write: session.may(Scope::DomainsWrite),
-        now: session.now(),
-        notice,
-        problem,
-        url,
-    };
-    Ok(html_with(status, &page))
+    let shell = Shell::within(session, &project, Section::Webhooks, w::WEBHOOKS).after(outcome);
+    Ok(html_with(shell.status(), &ListPage { shell, endpoints: found.webhooks, url: url.to_owned() }))
 }
 
 /// `POST /projects/{project}/webhooks`: a new endpoint, its secret shown once in the answer.
 async fn create(Path(id): Path<String>, Posted { session, fields }: Posted) -> PageResult {
     let project = session.authorise(&id, Some(Scope::DomainsWrite))?;
-    let mut body = json!({ "url": fields.text("url"), "description": fields.text("description") });
     let kinds: Vec<&str> = fields.all("event").collect();
-    if let (false, Some(body)) = (kinds.is_empty(), body.as_object_mut()) {
-        body.insert("events".to_owned(), json!(kinds));
-    }
+    let kinds = (!kinds.is_empty()).then_some(kinds);
+    let body = json!({ "url": fields.text("url"), "description": fields.text("description"), "events": kinds });
     match session.call(Operation::CreateWebhook, (&[project.name.as_str()], ""), &body).await {
         Ok(answered) => with_secret(&session, &project, &answered.body),
-        Err(refused) => list_page(&session, &id, None, Some(refused), fields.text("url").to_owned()).await,
+        Err(refused) => list_page(&session, &id, Some(Err(refused)), fields.text("url")).await,
     }
 }
 
@@ -180,39 +89,19 @@ async fn show(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> PageResult {
-    let query = query.unwrap_or_default();
-    let secret: Option<String> = once::find(&session, &headers);
-    if secret.is_none() {
-        return one_page(&session, &id, &webhook, w::notice(&query), None, None).await;
-    }
-    once::done(one_page(&session, &id, &webhook, None, secret, None).await?)
+    let Some(secret) = once::find(&session, &headers) else {
+        return one_page(&session, &id, &webhook, w::notice(&query.unwrap_or_default()).map(Ok), None).await;
+    };
+    once::done(one_page(&session, &id, &webhook, None, Some(secret)).await?)
 }
 
-async fn one_page(
-    session: &Session,
-    id: &str,
-    webhook: &str,
-    notice: Option<&'static str>,
-    secret: Option<String>,
-    problem: Option<Refused>,
-) -> PageResult {
+async fn one_page(session: &Session, id: &str, webhook: &str, outcome: Outcome, secret: Option<String>) -> PageResult {
     let project = session.authorise(id, Some(Scope::DomainsRead))?;
     let place = [project.name.as_str(), webhook];
     let endpoint: Webhook = session.get(Operation::ShowWebhook, &place, "").await?;
     let sent: Deliveries = session.get(Operation::ListWebhookDeliveries, &place, "limit=50").await?;
-    let status = problem.as_ref().map_or(200, |refused| refused.status);
-    let page = OnePage {
-        shell: Shell::within(session, &project, Section::Webhooks, endpoint.url.0.clone()),
-        id: project.to_string(),
-        endpoint,
-        deliveries: sent.deliveries,
-        may_write: session.may(Scope::DomainsWrite),
-        now: session.now(),
-        notice,
-        secret,
-        problem,
-    };
-    Ok(html_with(status, &page))
+    let shell = Shell::within(session, &project, Section::Webhooks, endpoint.url.0.clone()).after(outcome);
+    Ok(html_with(shell.status(), &OnePage { shell, endpoint, deliveries: sent.deliveries, secret }))
 }
 
 /// `POST …/webhooks/{webhook}/change`: switched on or off, a new secret, or removed.
@@ -255,6 +144,6 @@ async fn carry_out(session: &Session, id: &str, named: &[&str], operation: Opera
             let place = format!("/projects/{project}/webhooks/{}?{notice}", segment(webhook));
             Ok(Redirect::to(&place).into_response())
         }
-        Err(refused) => one_page(session, id, webhook, None, None, Some(refused)).await,
+        Err(refused) => one_page(session, id, webhook, Some(Err(refused)), None).await,
     }
 }

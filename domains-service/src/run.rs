@@ -40,7 +40,7 @@ use crate::store::credentials::Kind;
 use crate::store::{Store, projects};
 use crate::worker;
 use verification::wire::WireDns;
-use verification::{Dns, DnsFailure, DnsReply, RecordKind};
+use verification::{Dns, DnsReply, NoAnswer, RecordKind};
 
 /// The label of the platform's own API below its domain, and the upstream that stands behind it.
 const API_LABEL: &str = "api";
@@ -306,7 +306,7 @@ struct CountedDns {
 }
 
 impl CountedDns {
-    fn count(&self, kind: RecordKind, reply: &Result<DnsReply, DnsFailure>) {
+    fn count(&self, kind: RecordKind, reply: &Result<DnsReply, NoAnswer>) {
         let result = match reply {
             Ok(_) => "ok",
             Err(failure) => failure.as_str(),
@@ -317,13 +317,13 @@ impl CountedDns {
 
 #[async_trait]
 impl Dns for CountedDns {
-    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure> {
+    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<DnsReply, NoAnswer> {
         let reply = self.dns.recurse(name, kind).await;
         self.count(kind, &reply);
         reply
     }
 
-    async fn ask(&self, server: std::net::IpAddr, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure> {
+    async fn ask(&self, server: std::net::IpAddr, name: &str, kind: RecordKind) -> Result<DnsReply, NoAnswer> {
         let reply = self.dns.ask(server, name, kind).await;
         self.count(kind, &reply);
         reply

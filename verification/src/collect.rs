@@ -7,7 +7,7 @@
 mod elsewhere;
 mod zone;
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::iter;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use self::zone::{Nameserver, Parent, ZoneServers};
 use super::facts::{CaaLevel, Claim, DnsAnswer, DnsFacts, NoAnswer, ServerFacts, Zone};
 use super::race::first_good;
-use super::{CaaRecord, Dns, DnsFailure, DnsReply, RecordData, RecordKind, ReplyCode};
+use super::{CaaRecord, Dns, DnsRecord, DnsReply, RecordData, RecordKind, ReplyCode};
 use crate::TEXT_LABEL;
 use crate::{DnsConfig, DnsMode};
 
@@ -58,13 +58,6 @@ pub async fn collect(dns: &dyn Dns, config: &DnsConfig, clock: &dyn Clock, subje
     facts.queries = asking.queries.load(Ordering::Relaxed);
     facts.duration_ms = u64::try_from(clock.monotonic().saturating_sub(started).as_millis()).unwrap_or(u64::MAX);
     facts
-}
-
-fn resolver(config: &DnsConfig) -> &'static str {
-    match config.mode {
-        DnsMode::Authoritative => "authoritative",
-        DnsMode::Recursive => "recursive",
-    }
 }
 
 /// The expected role of a nameserver.
@@ -113,7 +106,7 @@ impl Verification<'_> {
             texts,
             caa,
             resolver_answers: false,
-            resolver: resolver(self.config),
+            resolver: self.config.mode.as_str(),
             queries: 0,
             duration_ms: 0,
         }
@@ -155,10 +148,7 @@ impl Verification<'_> {
             Ok(reply) => reply,
             Err(why) => return ServerFacts { cname: DnsAnswer::Failed(why), ..facts },
         };
-        let cname = reply.answers.iter().find_map(|record| match &record.data {
-            RecordData::Cname(target) if record.owner == name => Some((target.clone(), record.ttl)),
-            _ => None,
-        });
+        let cname = of_name(&reply.answers, name).find_map(|record| Some((record.data.cname()?, record.ttl)));
         if let Some((target, ttl)) = cname {
             if target != subject.target.as_str() {
                 facts.wildcard = self.wildcard(server, zone, name, RecordKind::Cname, &reply).await;
@@ -169,8 +159,8 @@ impl Verification<'_> {
         match (v4, v6) {
             (Ok(v4), Ok(v6)) => {
                 facts.ttl = v4.answers.first().or(v6.answers.first()).map(|record| record.ttl);
-                facts.a = addresses_v4(&v4, Some(name));
-                facts.aaaa = addresses_v6(&v6, Some(name));
+                facts.a = values(of_name(&v4.answers, name), RecordData::v4);
+                facts.aaaa = values(of_name(&v6.answers, name), RecordData::v6);
                 let (kind, seen) = if facts.a.is_empty() { (RecordKind::Aaaa, &v6) } else { (RecordKind::A, &v4) };
                 facts.wildcard = self.wildcard(server, zone, name, kind, seen).await;
             }
@@ -195,11 +185,7 @@ impl Verification<'_> {
             Ok(reply) => reply,
             Err(why) => return Some(DnsAnswer::Failed(why)),
         };
-        let texts = reply.answers.into_iter().filter_map(|record| match record.data {
-            RecordData::Txt(text) => Some(text),
-            _ => None,
-        });
-        let texts: Vec<String> = texts.collect();
+        let texts = values(&reply.answers, RecordData::text);
         Some(if texts.is_empty() { DnsAnswer::Nothing } else { DnsAnswer::Is(texts) })
     }
 
@@ -210,14 +196,8 @@ impl Verification<'_> {
         // The chain is at most as long as the answer's records, so a loop ends too.
         for _ in 0..reply.answers.len() {
             let end = chain.last().map_or(name, String::as_str);
-            let next = reply.answers.iter().find_map(|record| match &record.data {
-                RecordData::Cname(target) if record.owner == end => Some(target.clone()),
-                _ => None,
-            });
-            match next {
-                Some(next) => chain.push(next),
-                None => break,
-            }
+            let Some(next) = of_name(&reply.answers, end).find_map(|record| record.data.cname()) else { break };
+            chain.push(next);
         }
         chain
     }
@@ -235,8 +215,7 @@ impl Verification<'_> {
             return Vec::new();
         }
         let name = subject.name.as_str();
-        let ancestors = std::iter::successors(Some(name), |name| name.split_once('.').map(|(_, parent)| parent));
-        let levels = ancestors.map(|name| async move {
+        let levels = iter::once(name).chain(ancestors(name)).map(|name| async move {
             let servers = match (zone, parent) {
                 (Zone::Is(zone), _) if is_at_or_above(zone, name) => servers,
                 (_, Some(parent)) if is_at_or_above(&parent.apex, name) => &parent.servers,
@@ -250,15 +229,12 @@ impl Verification<'_> {
     /// The CAA records of one name, from its nameservers, else from a resolver.
     async fn caa_at(&self, name: &str, servers: &[Nameserver]) -> Result<Vec<CaaRecord>, NoAnswer> {
         let asked = self.first(servers, name, RecordKind::Caa, Role::Knows).await;
-        let Ok(reply) = asked else { return Ok(caa_in(self.recurse(name, RecordKind::Caa).await?)) };
-        let leads_to = reply.answers.iter().rev().find_map(|record| match &record.data {
-            RecordData::Cname(target) => Some(target.clone()),
-            _ => None,
-        });
-        let found = caa_in(reply);
-        match leads_to {
+        let caa_in = |reply: &DnsReply| values(&reply.answers, RecordData::caa);
+        let Ok(reply) = asked else { return Ok(caa_in(&self.recurse(name, RecordKind::Caa).await?)) };
+        let found = caa_in(&reply);
+        match reply.answers.iter().rev().find_map(|record| record.data.cname()) {
             // The records of a CNAME's target count as the name's own.
-            Some(target) if found.is_empty() => Ok(caa_in(self.recurse(&target, RecordKind::Caa).await?)),
+            Some(target) if found.is_empty() => Ok(caa_in(&self.recurse(&target, RecordKind::Caa).await?)),
             _ => Ok(found),
         }
     }
@@ -282,29 +258,22 @@ impl Verification<'_> {
         answer.unwrap_or_else(|failed| failed.into_iter().next().unwrap_or(Err(NoAnswer::NoAddress)))
     }
 
-    /// Counts a query; an error if the limit is reached.
-    fn count(&self) -> Result<(), NoAnswer> {
-        let asked = self.queries.fetch_add(1, Ordering::Relaxed);
-        if asked < QUERIES_MAX { Ok(()) } else { Err(NoAnswer::Timeout) }
-    }
-
-    /// The result of a query within the remaining time.
-    async fn within(&self, asking: impl Future<Output = Result<DnsReply, DnsFailure>>) -> Result<DnsReply, NoAnswer> {
-        self.count()?;
-        Ok(tokio::time::timeout_at(self.until, asking).await.map_err(|_| NoAnswer::Timeout)??)
+    /// The result of a query within the remaining time, unless the limit of queries is reached.
+    async fn within(&self, asking: impl Future<Output = Result<DnsReply, NoAnswer>>) -> Result<DnsReply, NoAnswer> {
+        if self.queries.fetch_add(1, Ordering::Relaxed) >= QUERIES_MAX {
+            return Err(NoAnswer::Timeout);
+        }
+        tokio::time::timeout_at(self.until, asking).await.unwrap_or(Err(NoAnswer::Timeout))
     }
 
     async fn recurse(&self, name: &str, kind: RecordKind) -> Result<DnsReply, NoAnswer> {
         let reply = self.within(self.dns.recurse(name, kind)).await?;
+        if reply.is_answer() || reply.code == ReplyCode::Bogus {
+            self.answered.store(true, Ordering::Relaxed);
+        }
         match reply.code {
-            ReplyCode::NoError | ReplyCode::NoSuchName => {
-                self.answered.store(true, Ordering::Relaxed);
-                Ok(reply)
-            }
-            ReplyCode::Bogus => {
-                self.answered.store(true, Ordering::Relaxed);
-                Err(NoAnswer::Bogus)
-            }
+            ReplyCode::NoError | ReplyCode::NoSuchName => Ok(reply),
+            ReplyCode::Bogus => Err(NoAnswer::Bogus),
             ReplyCode::Refused | ReplyCode::ServFail | ReplyCode::Other => Err(NoAnswer::ServFail),
         }
     }
@@ -329,44 +298,30 @@ impl Verification<'_> {
     }
 }
 
-fn caa_in(reply: DnsReply) -> Vec<CaaRecord> {
-    let records = reply.answers.into_iter().filter_map(|record| match record.data {
-        RecordData::Caa(caa) => Some(caa),
-        _ => None,
-    });
-    records.collect()
+/// The records of a name.
+fn of_name<'a>(records: impl IntoIterator<Item = &'a DnsRecord>, name: &'a str) -> impl Iterator<Item = &'a DnsRecord> {
+    records.into_iter().filter(move |record| record.owner == name)
+}
+
+/// The contents of the records of one kind.
+fn values<'a, T>(records: impl IntoIterator<Item = &'a DnsRecord>, of_kind: fn(&RecordData) -> Option<T>) -> Vec<T> {
+    records.into_iter().filter_map(|record| of_kind(&record.data)).collect()
+}
+
+/// The ancestors of a name, the closest first.
+fn ancestors(name: &str) -> impl Iterator<Item = &str> {
+    iter::successors(Some(name), |name| name.split_once('.').map(|(_, parent)| parent)).skip(1)
 }
 
 /// The records of a name, in an order independent of the nameserver's.
 fn records_of(reply: &DnsReply, name: &str) -> Vec<String> {
-    let of_name = reply.answers.iter().filter(|record| record.owner == name);
-    let mut said: Vec<String> = of_name.map(|record| format!("{:?}", record.data)).collect();
+    let mut said: Vec<String> = of_name(&reply.answers, name).map(|record| format!("{:?}", record.data)).collect();
     said.sort();
     said
 }
 
 fn is_at_or_above(ancestor: &str, name: &str) -> bool {
     name.strip_suffix(ancestor).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-}
-
-fn addresses_v4(reply: &DnsReply, owner: Option<&str>) -> Vec<Ipv4Addr> {
-    let fitting = reply.answers.iter().filter(|record| owner.is_none_or(|owner| record.owner == owner));
-    fitting
-        .filter_map(|record| match record.data {
-            RecordData::A(address) => Some(address),
-            _ => None,
-        })
-        .collect()
-}
-
-fn addresses_v6(reply: &DnsReply, owner: Option<&str>) -> Vec<Ipv6Addr> {
-    let fitting = reply.answers.iter().filter(|record| owner.is_none_or(|owner| record.owner == owner));
-    fitting
-        .filter_map(|record| match record.data {
-            RecordData::Aaaa(address) => Some(address),
-            _ => None,
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{CaaRecord, DnsFailure};
+use super::CaaRecord;
 
 /// The state of a name's ownership before DNS is queried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,32 +24,23 @@ impl Claim {
     }
 }
 
-/// Why a nameserver gave no usable answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoAnswer {
-    /// No answer in time.
-    Timeout,
-    /// It reported a failure (SERVFAIL).
-    ServFail,
-    /// It answers, but not authoritatively for the zone.
-    Lame,
-    /// This machine has no route to it, for example without IPv6.
-    Unreachable,
-    /// The records exist, but fail DNSSEC validation.
-    Bogus,
-    /// Its answer cannot be parsed.
-    Malformed,
-    /// It has no address, or only addresses to which we send no packets.
-    NoAddress,
-}
-
-impl From<DnsFailure> for NoAnswer {
-    fn from(failure: DnsFailure) -> Self {
-        match failure {
-            DnsFailure::Timeout => Self::Timeout,
-            DnsFailure::Unreachable => Self::Unreachable,
-            DnsFailure::Malformed => Self::Malformed,
-        }
+contract::words! {
+    /// Why a nameserver gave no usable answer.
+    pub enum NoAnswer {
+        /// No answer in time, or the port is closed.
+        Timeout = "timeout",
+        /// It reported a failure (SERVFAIL).
+        ServFail = "servfail",
+        /// It answers, but not authoritatively for the zone.
+        Lame = "lame",
+        /// This machine has no route to it, for example without IPv6.
+        Unreachable = "unreachable",
+        /// The records exist, but fail DNSSEC validation.
+        Bogus = "dnssec_bogus",
+        /// Its answer cannot be parsed.
+        Malformed = "malformed",
+        /// It has no address, or only addresses to which we send no packets.
+        NoAddress = "no_address",
     }
 }
 

@@ -15,12 +15,12 @@ pub mod caa;
 pub mod collect;
 pub mod verdict;
 pub mod wire;
-pub mod fuzzing;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use async_trait::async_trait;
 
+pub use self::facts::NoAnswer;
 pub use self::settings::{DnsConfig, DnsMode};
 
 /// The label below the domain that holds the ownership text.
@@ -66,6 +66,32 @@ pub enum RecordData {
     Txt(String),
     /// Authorities that may issue certificates.
     Caa(CaaRecord),
+}
+
+impl RecordData {
+    pub(crate) fn v4(&self) -> Option<Ipv4Addr> {
+        if let Self::A(address) = self { Some(*address) } else { None }
+    }
+
+    pub(crate) fn v6(&self) -> Option<Ipv6Addr> {
+        if let Self::Aaaa(address) = self { Some(*address) } else { None }
+    }
+
+    pub(crate) fn cname(&self) -> Option<String> {
+        if let Self::Cname(target) = self { Some(target.clone()) } else { None }
+    }
+
+    pub(crate) fn nameserver(&self) -> Option<String> {
+        if let Self::Ns(host) = self { Some(host.clone()) } else { None }
+    }
+
+    pub(crate) fn text(&self) -> Option<String> {
+        if let Self::Txt(text) = self { Some(text.clone()) } else { None }
+    }
+
+    pub(crate) fn caa(&self) -> Option<CaaRecord> {
+        if let Self::Caa(record) = self { Some(record.clone()) } else { None }
+    }
 }
 
 /// A CAA record as received; its judge decides about leniency.
@@ -127,37 +153,12 @@ impl DnsReply {
     }
 }
 
-/// Why there is no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DnsFailure {
-    /// No answer in time, or the port is closed.
-    #[error("no answer in time")]
-    Timeout,
-    /// This machine has no route to the server, for example without IPv6.
-    #[error("no route to the nameserver")]
-    Unreachable,
-    /// The answer cannot be parsed.
-    #[error("malformed answer")]
-    Malformed,
-}
-
-impl DnsFailure {
-    /// The word in metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Timeout => "timeout",
-            Self::Unreachable => "unreachable",
-            Self::Malformed => "malformed",
-        }
-    }
-}
-
-/// DNS queries.
+/// DNS queries. They fail if there is no answer in time, no route to the server, or no parsable answer.
 #[async_trait]
 pub trait Dns: Send + Sync {
     /// Queries a recursive resolver, which follows CNAMEs.
-    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure>;
+    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<DnsReply, NoAnswer>;
 
     /// Queries this nameserver, without recursion.
-    async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure>;
+    async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Result<DnsReply, NoAnswer>;
 }

@@ -32,19 +32,20 @@ pub struct Expectation<'a> {
     pub authorities: &'a [CaaIdentity],
 }
 
-/// Whether the records point at us.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Records {
-    /// At every nameserver that answered.
-    Pass,
-    /// At some of them.
-    Partial,
-    /// There are no records.
-    Missing,
-    /// They point elsewhere.
-    Wrong,
-    /// No nameserver answered.
-    Unknown,
+contract::words! {
+    /// Whether records are as the customer was asked to create them.
+    pub enum Records {
+        /// At every nameserver that answered.
+        Pass = "ok",
+        /// At none: there are no records.
+        Missing = "missing",
+        /// They have other values.
+        Wrong = "wrong",
+        /// At some nameservers.
+        Partial = "partial",
+        /// No nameserver answered.
+        Unknown = "unknown",
+    }
 }
 
 /// Whether the project owns the name.
@@ -69,22 +70,6 @@ pub enum Caa {
     Unknown,
 }
 
-contract::words! {
-    /// The state of a record that the customer was asked to create.
-    pub enum RecordState {
-        /// Correct at every nameserver that answered.
-        Ok = "ok",
-        /// Missing at every nameserver.
-        Missing = "missing",
-        /// It has another value.
-        Wrong = "wrong",
-        /// Correct at some nameservers.
-        Partial = "partial",
-        /// No nameserver answered.
-        Unknown = "unknown",
-    }
-}
-
 /// The judgement of the facts.
 #[derive(Clone, Debug)]
 pub struct Judgement {
@@ -99,7 +84,7 @@ pub struct Judgement {
     /// The problems, worst first.
     pub problems: Vec<Problem>,
     /// The state of the ownership TXT record, if it was required.
-    pub txt: Option<RecordState>,
+    pub txt: Option<Records>,
     /// The authorities that may issue, best first, with the methods they may use.
     pub permitted: Vec<(String, Vec<String>)>,
     /// The addresses of the CNAME target.
@@ -138,17 +123,6 @@ impl Judgement {
             resolver_down: false,
         }
     }
-
-    /// The state of the record that points at us.
-    pub fn record_state(&self) -> RecordState {
-        match self.records {
-            Records::Pass => RecordState::Ok,
-            Records::Partial => RecordState::Partial,
-            Records::Missing => RecordState::Missing,
-            Records::Wrong => RecordState::Wrong,
-            Records::Unknown => RecordState::Unknown,
-        }
-    }
 }
 
 /// The last DNS check, as shown to the domain's owner.
@@ -167,9 +141,9 @@ pub struct Checks {
     /// The CAA records.
     pub caa: CaaView,
     /// The state of the record that points at us.
-    pub record: RecordState,
+    pub record: Records,
     /// The state of the ownership TXT record, if it was required.
-    pub txt: Option<RecordState>,
+    pub txt: Option<Records>,
     /// The zone of the name.
     pub zone: Option<String>,
 }
@@ -276,7 +250,7 @@ fn judge_ownership(
     expected: &Expectation<'_>,
     apex: bool,
     problems: &mut Vec<Problem>,
-) -> (Ownership, Option<RecordState>) {
+) -> (Ownership, Option<Records>) {
     let verdicts = server_verdicts(facts, expected, apex);
     let leads_here = verdicts.iter().any(|verdict| verdict.is_ok());
     let proves =
@@ -287,21 +261,21 @@ fn judge_ownership(
     let text = expected.text;
     match &facts.texts {
         Some(DnsAnswer::Is(texts)) if texts.iter().any(|found| found.trim() == text) => {
-            (Ownership::Held, Some(RecordState::Ok))
+            (Ownership::Held, Some(Records::Pass))
         }
         Some(DnsAnswer::Is(texts)) => {
             problems.push(explain::text(ProblemCode::OwnershipTxtMismatch, expected, texts, leads_here));
-            (Ownership::Missing, Some(RecordState::Wrong))
+            (Ownership::Missing, Some(Records::Wrong))
         }
         Some(DnsAnswer::Nothing) => {
             problems.push(explain::text(ProblemCode::OwnershipTxtMissing, expected, &[], leads_here));
-            (Ownership::Missing, Some(RecordState::Missing))
+            (Ownership::Missing, Some(Records::Missing))
         }
         Some(DnsAnswer::Failed(why)) => {
             problems.push(explain::text_unknown(&format!("{TEXT_LABEL}.{}", expected.name), *why));
-            (Ownership::Unknown, Some(RecordState::Unknown))
+            (Ownership::Unknown, Some(Records::Unknown))
         }
-        None => (Ownership::Unknown, Some(RecordState::Unknown)),
+        None => (Ownership::Unknown, Some(Records::Unknown)),
     }
 }
 
@@ -310,9 +284,6 @@ fn judge_caa(
     expected: &Expectation<'_>,
     problems: &mut Vec<Problem>,
 ) -> (Caa, Vec<(String, Vec<String>)>) {
-    if expected.authorities.is_empty() {
-        return (Caa::Allowed, Vec::new());
-    }
     let rulings: Vec<(&CaaIdentity, CaaRuling)> =
         expected.authorities.iter().map(|identity| (identity, rule(&facts.caa, identity, false))).collect();
     let permitted: Vec<(String, Vec<String>)> = rulings
@@ -361,7 +332,7 @@ pub fn checks(facts: &DnsFacts, expected: &Expectation<'_>, judged: &Judgement, 
             allowed_cas: judged.permitted.iter().map(|(authority, _)| authority.clone()).collect(),
             records: records.collect(),
         },
-        record: judged.record_state(),
+        record: judged.records,
         txt: judged.txt,
         zone: match &facts.zone {
             Zone::Is(zone) => Some(zone.clone()),

@@ -17,7 +17,7 @@ use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 
 use self::exchange::{QueryOptions, exchange};
 use super::race::first_good;
-use super::{CaaRecord, Dns, DnsFailure, DnsRecord, DnsReply, RecordData, RecordKind, ReplyCode};
+use super::{CaaRecord, Dns, DnsRecord, DnsReply, NoAnswer, RecordData, RecordKind, ReplyCode};
 use crate::DnsConfig;
 
 /// The longest wait for one nameserver.
@@ -53,16 +53,16 @@ fn system_resolvers() -> anyhow::Result<Vec<SocketAddr>> {
 }
 
 impl WireDns {
-    async fn resolve(&self, asked: QueryOptions<'_>) -> Result<DnsReply, DnsFailure> {
+    async fn resolve(&self, asked: QueryOptions<'_>) -> Result<DnsReply, NoAnswer> {
         let try_one = async |resolver| exchange(resolver, asked, RECURSE_TIME_MAX).await.map(|message| reply(&message));
         let tries: Vec<_> = self.resolvers.iter().copied().map(try_one).collect();
-        let is_good = |outcome: &Result<DnsReply, DnsFailure>| outcome.as_ref().is_ok_and(DnsReply::is_answer);
+        let is_good = |outcome: &Result<DnsReply, NoAnswer>| outcome.as_ref().is_ok_and(DnsReply::is_answer);
         first_good(tries, NEXT_RESOLVER_AFTER, is_good).await.unwrap_or_else(|failed| {
             // A resolver's failure is more informative than another's silence.
             failed
                 .into_iter()
                 .reduce(|best, next| if best.is_ok() { best } else { next })
-                .unwrap_or(Err(DnsFailure::Timeout))
+                .unwrap_or(Err(NoAnswer::Timeout))
         })
     }
 
@@ -77,7 +77,7 @@ impl WireDns {
 
 #[async_trait]
 impl Dns for WireDns {
-    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure> {
+    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<DnsReply, NoAnswer> {
         let asked = QueryOptions { name, kind, recursion: true, unchecked: false };
         let mut reply = self.resolve(asked).await?;
         if reply.code == ReplyCode::ServFail && self.is_bogus(asked).await {
@@ -86,20 +86,20 @@ impl Dns for WireDns {
         Ok(reply)
     }
 
-    async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure> {
+    async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Result<DnsReply, NoAnswer> {
         let asked = QueryOptions { name, kind, recursion: false, unchecked: false };
         let message = exchange(SocketAddr::new(server, self.authoritative_port), asked, ASK_TIME_MAX).await?;
         Ok(reply(&message))
     }
 }
 
-/// Parses a message as an answer.
-pub(super) fn read(bytes: &[u8]) -> Result<DnsReply, DnsFailure> {
-    Message::from_vec(bytes).map(|message| reply(&message)).map_err(|_| DnsFailure::Malformed)
+/// Parses a message as an answer. For the fuzzing crate.
+pub fn read(bytes: &[u8]) -> Result<DnsReply, NoAnswer> {
+    Message::from_vec(bytes).map(|message| reply(&message)).map_err(|_| NoAnswer::Malformed)
 }
 
-/// Whether a message repeats this query; `None` if it repeats none.
-pub(super) fn repeats(bytes: &[u8], name: &str, kind: RecordKind) -> Option<bool> {
+/// Whether a message repeats this query; `None` if it repeats none. For the fuzzing crate.
+pub fn repeats(bytes: &[u8], name: &str, kind: RecordKind) -> Option<bool> {
     let message = Message::from_vec(bytes).ok()?;
     let query = message.queries.first()?;
     Some(text_of(&query.name) == name && query.query_type == record_type(kind))
@@ -127,10 +127,7 @@ fn record(record: &Record) -> Option<DnsRecord> {
         RData::CNAME(name) => RecordData::Cname(text_of(&name.0)),
         RData::NS(name) => RecordData::Ns(text_of(&name.0)),
         RData::SOA(_) => RecordData::Soa,
-        RData::TXT(text) => {
-            let bytes: Vec<u8> = text.txt_data.iter().flat_map(|part| part.iter().copied()).collect();
-            RecordData::Txt(String::from_utf8_lossy(&bytes).into_owned())
-        }
+        RData::TXT(text) => RecordData::Txt(String::from_utf8_lossy(&text.txt_data.concat()).into_owned()),
         RData::CAA(caa) => {
             RecordData::Caa(CaaRecord { flags: caa.flags(), tag: caa.tag.clone(), value: caa.value.clone() })
         }

@@ -7,35 +7,25 @@ use contract::key::Scope;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::detail;
-use super::view::{ProblemWords as _, RecordWords as _};
-use crate::control_plane::Refused;
+use super::{detail, view};
 use crate::fault::{Fault, PageResult};
 use crate::form::Posted;
 use crate::session::Session;
-use crate::shell::{Section, Shell, html_with};
+use crate::shell::{Outcome, Section, Shell, html_with};
 use crate::words as w;
 use chassis::percent::segment;
 use domains_api::Operation;
 use domains_api::types::{DomainCheck, Problem, Project};
-use verification::verdict::RecordState;
+use verification::verdict::Records;
 
-/// The result of a domain check, in words.
-trait CheckWords {
-    /// Its problems, without those of every new name: missing records.
-    fn conflicts(&self) -> Vec<&Problem>;
-    fn is_ready(&self) -> bool;
+/// The problems of a name, without those of every new one: missing records.
+fn conflicts(check: &DomainCheck) -> Vec<&Problem> {
+    let expected = ["DNS_NO_RECORD", "OWNERSHIP_TXT_MISSING"];
+    check.problems.iter().filter(|problem| !expected.contains(&problem.code.as_str())).collect()
 }
 
-impl CheckWords for DomainCheck {
-    fn conflicts(&self) -> Vec<&Problem> {
-        let expected = ["DNS_NO_RECORD", "OWNERSHIP_TXT_MISSING"];
-        self.problems.iter().filter(|problem| !expected.contains(&problem.code.as_str())).collect()
-    }
-
-    fn is_ready(&self) -> bool {
-        self.records.iter().all(|record| record.state == RecordState::Ok) && self.problems.is_empty()
-    }
+fn is_ready(check: &DomainCheck) -> bool {
+    check.records.iter().all(|record| record.state == Records::Pass) && check.problems.is_empty()
 }
 
 #[derive(Deserialize)]
@@ -48,10 +38,8 @@ pub(crate) struct NameQuery {
 struct Page {
     shell: Shell,
     project: Project,
-    id: String,
     name: String,
     check: Option<DomainCheck>,
-    problem: Option<Refused>,
     /// The second name to attach: visitors try a name with www. and without.
     pair: Option<String>,
 }
@@ -60,18 +48,14 @@ struct Page {
 pub(crate) async fn show(session: Session, Path(id): Path<String>, Query(wanted): Query<NameQuery>) -> PageResult {
     let name = clean(&wanted.name.unwrap_or_default());
     let project = load(&session, &id).await?;
-    let (mut check, mut problem, mut pair) = (None, None, None);
-    if !name.is_empty() && project.domain_limit > 0 {
-        let query = format!("name={}", segment(&name));
-        match session.get::<DomainCheck>(Operation::CheckDomain, &[&id], &query).await {
-            Ok(found) => {
-                pair = pair_of(&found);
-                check = Some(found);
-            }
-            Err(refused) => problem = Some(refused),
-        }
+    if name.is_empty() || project.domain_limit == 0 {
+        return page(&session, &id, project, name, None, None);
     }
-    page(&session, &id, project, name, (check, pair), problem)
+    let query = format!("name={}", segment(&name));
+    match session.get(Operation::CheckDomain, &[&id], &query).await {
+        Ok(check) => page(&session, &id, project, name, Some(check), None),
+        Err(refused) => page(&session, &id, project, name, None, Some(Err(refused))),
+    }
 }
 
 /// For an apex its name with www.; for a name with www. its apex.
@@ -96,12 +80,12 @@ pub(crate) async fn add(Path(id): Path<String>, Posted { session, fields }: Post
                 let body = json!({ "name": pair });
                 if let Err(refused) = session.call(Operation::AddDomain, (&[&id], ""), &body).await {
                     // The first was added; the page of the other shows its problem.
-                    return detail::page(&session, &id, added, None, Some(refused)).await;
+                    return detail::page(&session, &id, added, Some(Err(refused))).await;
                 }
             }
             Ok(Redirect::to(&format!("/projects/{}/domains/{}", segment(&id), segment(added))).into_response())
         }
-        Err(refused) => page(&session, &id, project, name, (None, None), Some(refused)),
+        Err(refused) => page(&session, &id, project, name, None, Some(Err(refused))),
     }
 }
 
@@ -122,13 +106,13 @@ fn page(
     id: &str,
     project: Project,
     name: String,
-    (check, pair): (Option<DomainCheck>, Option<String>),
-    problem: Option<Refused>,
+    check: Option<DomainCheck>,
+    outcome: Outcome,
 ) -> PageResult {
     let project_id = session.authorise(id, None)?;
-    let status = problem.as_ref().map_or(200, |refused| refused.status);
-    let shell = Shell::within(session, &project_id, Section::Domains, w::ADD_DOMAIN);
-    Ok(html_with(status, &Page { shell, project, id: project_id.to_string(), name, check, problem, pair }))
+    let shell = Shell::within(session, &project_id, Section::Domains, w::ADD_DOMAIN).after(outcome);
+    let pair = check.as_ref().and_then(pair_of);
+    Ok(html_with(shell.status(), &Page { shell, project, name, check, pair }))
 }
 
 #[cfg(test)]

@@ -7,19 +7,15 @@ use contract::key::Scope;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::view::DomainWords as _;
+use super::view;
 use crate::digest::digest_of;
 use crate::fault::PageResult;
-use crate::moment::Moment;
 use crate::session::Session;
 use crate::shell::{Section, Shell, html};
 use crate::words as w;
 use chassis::percent::segment;
 use domains_api::Operation;
 use domains_api::types::{Domain, DomainQuota, Domains, Project, Status};
-
-/// Seconds between reloads in a browser without script.
-pub(super) const RELOAD_SECONDS: u32 = 15;
 
 /// The filter of the list, and its page.
 #[derive(Default, Deserialize)]
@@ -51,36 +47,18 @@ impl ListQuery {
     }
 }
 
-/// A state to filter by.
-struct Choice {
-    status: &'static str,
-    word: &'static str,
-}
-
-/// One row of the table.
-struct Row {
-    domain: Domain,
-    ends: Option<Moment>,
-}
-
 #[derive(Template)]
 #[template(path = "domains.html")]
 struct Page {
     shell: Shell,
     project: Project,
-    id: String,
-    rows: Vec<Row>,
+    domains: Vec<Domain>,
     quota: DomainQuota,
     next: Option<String>,
-    may_write: bool,
-    notice: Option<&'static str>,
     state: String,
     filter: ListQuery,
-    choices: Vec<Choice>,
     /// Whether domains are served, but none of them is primary.
     lacks_primary: bool,
-    /// When serving ends, if domains are still served after the plan that included them.
-    until: Option<Moment>,
 }
 
 /// `GET /projects/{project}`.
@@ -101,44 +79,21 @@ pub(crate) async fn show(
     let wanted = filter.list_query();
     let answered = session.call(Operation::ListDomains, (&[&id], &wanted), &Value::Null).await?;
     let state = digest_of(&answered.body.to_string());
-    let list: Domains = answered.read()?;
-    let now = session.now();
-    let rows: Vec<Row> =
-        list.domains.into_iter().map(|domain| Row { ends: domain.certificate_ends(now), domain }).collect();
-    let mut shell = Shell::within(&session, &project_id, Section::Domains, w::DOMAINS);
-    if rows.iter().any(|row| row.domain.is_moving()) || session.may(Scope::DomainsWrite) {
+    let Domains { domains, next_cursor, quota } = answered.read()?;
+    let shell = Shell::within(&session, &project_id, Section::Domains, w::DOMAINS);
+    let mut shell = shell.after(w::notice(&query.unwrap_or_default()).map(Ok));
+    let waits = domains.iter().any(view::is_moving);
+    if waits || shell.may(Scope::DomainsWrite) {
         // Of this page, not of the first.
         let page = filter.query();
         let mark = if page.is_empty() { "" } else { "?" };
-        shell = shell.live(format!("/projects/{project_id}/live{mark}{page}"), RELOAD_SECONDS);
+        shell = shell.live(format!("/projects/{project_id}/live{mark}{page}"), waits);
     }
-    if !rows.iter().any(|row| row.domain.is_moving()) {
-        shell.reload_seconds = None; // nothing to wait for
-    }
-    let notice = w::notice(&query.unwrap_or_default());
-    let until = project.domains_until.as_deref().and_then(|until| Moment::parse(until, now));
-    let next = list
-        .next_cursor
-        .map(|after| ListQuery { after, name: filter.name.clone(), status: filter.status.clone() }.query());
+    let next =
+        next_cursor.map(|after| ListQuery { after, name: filter.name.clone(), status: filter.status.clone() }.query());
     let lacks_primary = !filter.is_narrow() && filter.after.is_empty() && next.is_none() && {
-        let mut served = rows.iter().filter(|row| row.domain.is_served()).peekable();
-        served.peek().is_some() && served.all(|row| !row.domain.primary)
+        let mut served = domains.iter().filter(|domain| domain.status.is_served()).peekable();
+        served.peek().is_some() && served.all(|domain| !domain.primary)
     };
-    let choices =
-        Status::ALL.iter().map(|status| Choice { status: status.as_str(), word: w::status(status.as_str()).0 });
-    Ok(html(&Page {
-        shell,
-        project,
-        id: project_id.to_string(),
-        rows,
-        quota: list.quota,
-        next,
-        may_write: session.may(Scope::DomainsWrite),
-        notice,
-        state,
-        choices: choices.collect(),
-        filter,
-        lacks_primary,
-        until,
-    }))
+    Ok(html(&Page { shell, project, domains, quota, next, state, filter, lacks_primary }))
 }

@@ -5,11 +5,10 @@ use axum::extract::Path;
 use contract::key::Scope;
 use serde_json::Value;
 
-use crate::control_plane::Refused;
 use crate::fault::PageResult;
 use crate::form::Posted;
 use crate::session::Session;
-use crate::shell::{Section, Shell, html, html_with};
+use crate::shell::{Outcome, Section, Shell, html, html_with};
 use crate::words as w;
 use domains_api::Operation;
 use domains_api::types::{Domain, Domains};
@@ -18,17 +17,14 @@ use domains_api::types::{Domain, Domains};
 #[template(path = "domain_remove.html")]
 struct Question {
     shell: Shell,
-    id: String,
     domain: Domain,
     redirecting: Vec<String>,
-    problem: Option<Refused>,
 }
 
 #[derive(Template)]
 #[template(path = "domain_removed.html")]
 struct Removed {
     shell: Shell,
-    id: String,
     name: String,
     words: String,
     lagging: Vec<String>,
@@ -39,7 +35,7 @@ pub(crate) async fn ask(session: Session, Path((id, name)): Path<(String, String
     question(&session, &id, &name, None).await
 }
 
-async fn question(session: &Session, id: &str, name: &str, problem: Option<Refused>) -> PageResult {
+async fn question(session: &Session, id: &str, name: &str, outcome: Outcome) -> PageResult {
     let project = session.authorise(id, Some(Scope::DomainsWrite))?;
     let project_name = project.name.as_str();
     let domain: Domain = session.get(Operation::ShowDomain, &[project_name, name], "").await?;
@@ -52,8 +48,8 @@ async fn question(session: &Session, id: &str, name: &str, problem: Option<Refus
     };
     let redirecting = all.domains.iter().filter(leads_here).map(|other| other.name.to_string()).collect();
     let shell = Shell::within(session, &project, Section::Domains, w::remove_title(domain.name.as_str()));
-    let status = problem.as_ref().map_or(200, |refused| refused.status);
-    Ok(html_with(status, &Question { shell, id: project.to_string(), domain, redirecting, problem }))
+    let shell = shell.after(outcome);
+    Ok(html_with(shell.status(), &Question { shell, domain, redirecting }))
 }
 
 /// `POST …/remove`.
@@ -61,9 +57,7 @@ pub(crate) async fn remove(Path((id, name)): Path<(String, String)>, Posted { se
     let all = if fields.is_set("with_redirects") { "with_redirects=true" } else { "" };
     let answered = match session.call(Operation::RemoveDomain, (&[&id, &name], all), &Value::Null).await {
         Ok(answered) => answered,
-        Err(refused) if refused.status == 409 => {
-            return question(&session, &id, &name, Some(refused)).await;
-        }
+        Err(refused) if refused.status == 409 => return question(&session, &id, &name, Some(Err(refused))).await,
         Err(refused) => return Err(refused.into()),
     };
     let project = session.authorise(&id, None)?;
@@ -71,5 +65,5 @@ pub(crate) async fn remove(Path((id, name)): Path<(String, String)>, Posted { se
     let lagging: Vec<String> = lagging.filter_map(Value::as_str).map(str::to_owned).collect();
     let words = w::stopped(answered.acknowledged.as_deref().unwrap_or_default());
     let shell = Shell::within(&session, &project, Section::Domains, w::REMOVED);
-    Ok(html(&Removed { shell, id: project.to_string(), name, words, lagging }))
+    Ok(html(&Removed { shell, name, words, lagging }))
 }

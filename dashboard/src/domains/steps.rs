@@ -1,6 +1,6 @@
 //! The steps of a domain: record, proof of ownership if required, certificate, live.
 
-use verification::verdict::RecordState;
+use verification::verdict::Records;
 
 use domains_api::types::{Domain, RecordType};
 
@@ -40,9 +40,9 @@ pub(super) fn of(domain: &Domain) -> Vec<Step> {
     }
     names.extend(["Certificate", "Live"]);
     let all = names.len();
-    let record_is_right = domain.records.first().is_none_or(|record| record.state == RecordState::Ok);
+    let record_is_right = domain.records.first().is_none_or(|record| record.state == Records::Pass);
     let proof_is_right =
-        domain.records.iter().filter(|record| record.kind == RecordType::Txt).all(|text| text.state == RecordState::Ok);
+        domain.records.iter().filter(|record| record.kind == RecordType::Txt).all(|text| text.state == Records::Pass);
     // How many steps are behind it.
     let done = match domain.status.as_str() {
         "active" | "degraded" => all,

@@ -1,128 +1,45 @@
 //! A domain of the API in words.
 
-use contract::time::UnixMillis;
 use verification::problem::{ProblemCode, Severity};
 use verification::verdict::NameserverView;
 
-use crate::moment::Moment;
 use crate::words as w;
-use domains_api::types::{Domain, Problem, Record, Status};
+use domains_api::types::{Domain, Problem, Status};
 
-/// A status, verdict or state: its word and its colour.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Badge {
-    pub(super) word: &'static str,
-    /// `good`, `wait`, `bad` or `off`.
-    pub(super) tone: &'static str,
+/// The meaning of the status for the domain's owner.
+pub(super) fn sentence(domain: &Domain) -> String {
+    if domain.status == Status::Propagating {
+        let servers = domain.checks.as_ref().map_or(&[][..], |checks| &checks.nameservers);
+        let right = servers.iter().filter(|server| server.verdict.starts_with("ok")).count();
+        return w::propagating(right, servers.len());
+    }
+    if let (Status::Issuing, Some(position)) = (domain.status, &domain.certificate.queue) {
+        return w::waits_in_queue(position.number);
+    }
+    w::status_sentence(domain.status.as_str()).to_owned()
 }
 
-impl Badge {
-    /// A sign beside the word, for people who do not see the colours.
-    pub(super) fn sign(&self) -> &'static str {
-        match self.tone {
-            "good" => "✓",
-            "wait" => "…",
-            "bad" => "!",
-            _ => "–",
-        }
-    }
-
-    fn of((word, tone): (&'static str, &'static str)) -> Self {
-        Self { word, tone }
-    }
-}
-
-/// A domain in words.
-pub(super) trait DomainWords {
-    fn badge(&self) -> Badge;
-    /// The meaning of the status for the domain's owner.
-    fn sentence(&self) -> String;
-    /// The same on the domain's own page, which has the details below.
-    fn sentence_here(&self) -> String;
-    /// Whether the page begins with the records that the owner must create.
-    fn waits_for_records(&self) -> bool;
-    fn is_served(&self) -> bool;
-    /// Whether its state may change soon without the owner.
-    fn is_moving(&self) -> bool;
-    /// Whether the name reads differently in its own script.
-    fn is_foreign(&self) -> bool;
-    fn certificate_badge(&self) -> Badge;
-    fn redirect_words(&self) -> Option<String>;
-    fn verify_word(&self) -> &'static str;
-    fn certificate_ends(&self, now: UnixMillis) -> Option<Moment>;
-}
-
-impl DomainWords for Domain {
-    fn badge(&self) -> Badge {
-        Badge::of(w::status(self.status.as_str()))
-    }
-
-    fn sentence(&self) -> String {
-        if self.status == Status::Propagating {
-            let servers = self.checks.as_ref().map_or(&[][..], |checks| &checks.nameservers);
-            let right = servers.iter().filter(|server| server.verdict.starts_with("ok")).count();
-            return w::propagating(right, servers.len());
-        }
-        if let (Status::Issuing, Some(position)) = (self.status, &self.certificate.queue) {
-            return w::waits_in_queue(position.number);
-        }
-        w::status_sentence(self.status.as_str()).to_owned()
-    }
-
-    fn sentence_here(&self) -> String {
-        match self.status.as_str() {
-            "action_required" => w::ACT_HERE.to_owned(),
-            "suspended" => w::SUSPENDED_HERE.to_owned(),
-            _ => self.sentence(),
-        }
-    }
-
-    fn waits_for_records(&self) -> bool {
-        matches!(self.status.as_str(), "pending_dns" | "pending_ownership")
-    }
-
-    fn is_served(&self) -> bool {
-        matches!(self.status.as_str(), "active" | "degraded")
-    }
-
-    fn is_moving(&self) -> bool {
-        !matches!(self.status.as_str(), "active" | "suspended")
-    }
-
-    fn is_foreign(&self) -> bool {
-        self.name.as_str() != self.unicode_name
-    }
-
-    fn certificate_badge(&self) -> Badge {
-        Badge::of(w::certificate_status(self.certificate.status.as_str()))
-    }
-
-    fn redirect_words(&self) -> Option<String> {
-        self.redirect.as_ref().map(|redirect| w::redirects(&redirect.to, redirect.status))
-    }
-
-    fn verify_word(&self) -> &'static str {
-        if matches!(self.status.as_str(), "pending_dns" | "pending_ownership") { "Verify" } else { "Re-verify" }
-    }
-
-    fn certificate_ends(&self, now: UnixMillis) -> Option<Moment> {
-        self.certificate.not_after.as_deref().and_then(|at| Moment::parse(at, now))
+/// The same on the domain's own page, which has the details below.
+pub(super) fn sentence_here(domain: &Domain) -> String {
+    match domain.status {
+        Status::ActionRequired => w::ACT_HERE.to_owned(),
+        Status::Suspended => w::SUSPENDED_HERE.to_owned(),
+        _ => sentence(domain),
     }
 }
 
-/// A DNS record in words.
-pub(super) trait RecordWords {
-    fn badge(&self) -> Badge;
+/// Whether the page begins with the records that the owner must create.
+pub(super) fn waits_for_records(domain: &Domain) -> bool {
+    matches!(domain.status, Status::PendingDns | Status::PendingOwnership)
 }
 
-impl RecordWords for Record {
-    fn badge(&self) -> Badge {
-        Badge::of(w::record_state(self.state.as_str()))
-    }
+/// Whether its state may change soon without the owner.
+pub(super) fn is_moving(domain: &Domain) -> bool {
+    !matches!(domain.status, Status::Active | Status::Suspended)
 }
 
-pub(super) fn verdict_badge(server: &NameserverView) -> Badge {
-    Badge::of(w::verdict(&server.verdict))
+pub(super) fn verify_word(domain: &Domain) -> &'static str {
+    if waits_for_records(domain) { "Verify" } else { "Re-verify" }
 }
 
 /// The answer of a nameserver, as a record.
@@ -134,27 +51,13 @@ pub(super) fn answer(server: &NameserverView) -> String {
     if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
 }
 
-/// A problem in words.
-pub(super) trait ProblemWords {
-    fn who_words(&self) -> &'static str;
-    fn is_error(&self) -> bool;
-    /// The time of the next attempt.
-    fn retry(&self) -> Option<String>;
+/// The party that must act on a problem.
+pub(super) fn who(problem: &Problem) -> &'static str {
+    if passes_by_itself(problem) { "Time must pass" } else { w::who(problem.who.as_str()) }
 }
 
-impl ProblemWords for Problem {
-    fn who_words(&self) -> &'static str {
-        if passes_by_itself(self) { "Time must pass" } else { w::who(self.who.as_str()) }
-    }
-
-    fn is_error(&self) -> bool {
-        self.severity == Severity::Error && !passes_by_itself(self)
-    }
-
-    fn retry(&self) -> Option<String> {
-        // The present time does not matter: only the moment itself is shown.
-        self.retry_at.as_deref().and_then(|at| Moment::parse(at, UnixMillis(0))).map(|at| at.plain)
-    }
+pub(super) fn is_error(problem: &Problem) -> bool {
+    problem.severity == Severity::Error && !passes_by_itself(problem)
 }
 
 /// Whether the problem solves itself, although it blocks the domain until then.

@@ -18,11 +18,9 @@ pub(super) struct Bar {
     pub(super) refused_height: i64,
     /// `2026-06-15`.
     pub(super) date: String,
-    /// Written below every fifth bar.
+    /// Written below every seventh bar.
     pub(super) label: Option<String>,
-    pub(super) admitted: String,
-    pub(super) refused: String,
-    pub(super) banned: String,
+    pub(super) usage: UsageOfDay,
 }
 
 /// The drawing.
@@ -60,9 +58,7 @@ impl Chart {
                 refused_height: refused,
                 label: ((last - day) % 7 == 0).then(|| date.chars().skip(5).collect()),
                 date,
-                admitted: thousands(usage.admitted),
-                refused: thousands(usage.refused),
-                banned: thousands(usage.banned),
+                usage,
             }
         };
         let sum = |of: fn(&UsageOfDay) -> i64| thousands(days.iter().map(of).sum());
@@ -86,29 +82,16 @@ pub(super) fn date(day: i64) -> String {
 
 /// The next of 2, 4, 10, 20, 40, 100 …: a round number with a round half.
 fn round_up(count: i64) -> i64 {
-    let mut step = 1_i64;
-    while step < i64::MAX / 100 {
-        for factor in [2, 4, 10] {
-            if count <= step * factor {
-                return step * factor;
-            }
-        }
-        step *= 10;
-    }
-    i64::MAX
+    let steps = std::iter::successors(Some(1_i64), |step| step.checked_mul(10));
+    let mut round = steps.flat_map(|step| [2, 4, 10].map(|factor| step.saturating_mul(factor)));
+    round.find(|round| count <= *round).unwrap_or(i64::MAX)
 }
 
 /// `1234567` as `1 234 567`, with narrow spaces.
 pub(super) fn thousands(count: i64) -> String {
     let digits = count.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push('\u{202f}');
-        }
-        text.push(digit);
-    }
-    text
+    let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
+    groups.collect::<Vec<_>>().join("\u{202f}")
 }
 
 #[cfg(test)]

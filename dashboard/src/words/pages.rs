@@ -42,7 +42,6 @@ words! {
     DOMAIN = "Domain";
     CERTIFICATE = "Certificate";
     PRIMARY = "Primary";
-    NO_PRIMARY = "No primary domain. The next domain that goes live becomes primary, or set one on its page.";
 
     IS_APEX = "This is an apex domain, such as example.com. DNS allows no CNAME there, so create an ALIAS or ANAME record. Not every DNS provider offers them; if yours does not, use a subdomain such as www.";
     RECORD_HINT = "Copy each value exactly. Turn off your DNS provider's proxy for it.";
@@ -101,11 +100,8 @@ words! {
     SEND_AGAIN = "Send again";
     LAST_DELIVERY = "Last delivery";
     FAILING_SINCE = "Failing since";
-    FAILING = "On, and failing";
     SWITCH_OFF = "Switch off";
     ROTATE_SECRET = "New secret";
-    ON = "On";
-    OFF = "Off";
 
     // Operator.
     GATEWAYS = "Gateways";

@@ -45,10 +45,6 @@ pub(crate) fn resets_in(seconds: i64) -> String {
     }
 }
 
-pub(crate) fn silent(millis: i64) -> String {
-    if millis < 2_000 { "now".to_owned() } else { format!("{} s ago", millis / 1_000) }
-}
-
 /// The reason of a ban, for the key's owner.
 pub(crate) const fn banned(reason: BanReason) -> &'static str {
     match reason {
@@ -69,20 +65,6 @@ pub(crate) fn ban_reason(ban: &Ban) -> String {
         (BanReason::Strikes, _) => "went on sending after 429, more than three times in a day".to_owned(),
     };
     if ban.shadow { format!("{why}; not refused, because bans are in shadow mode") } else { why }
-}
-
-pub(crate) fn bans_shown(shown: usize, total: u64) -> String {
-    format!("Showing {shown} of {total}. All: tollhouse ban list")
-}
-
-pub(crate) fn domains_used(used: u64, limit: u32) -> String {
-    format!("{used} of {limit} in use")
-}
-
-pub(crate) fn chart_summary(admitted: &str, refused: &str, banned: &str) -> String {
-    format!(
-        "{admitted} requests admitted, {refused} refused because a limit was reached, {banned} refused because a key was banned."
-    )
 }
 
 #[cfg(test)]

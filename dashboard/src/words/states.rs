@@ -1,8 +1,19 @@
 //! Words for states: a status, a verdict, an event.
 
 use contract::key::Scope;
+use domains_api::types::{DisabledReason, Webhook};
 
-/// A domain's status: its word and its tone.
+/// The sign beside a word of this tone, for people who do not see the colours.
+pub(crate) fn sign(tone: &str) -> &'static str {
+    match tone {
+        "good" => "✓",
+        "wait" => "…",
+        "bad" => "!",
+        _ => "–",
+    }
+}
+
+/// A domain's status: its word and its tone, which is `good`, `wait`, `bad` or `off`.
 pub(crate) fn status(status: &str) -> (&'static str, &'static str) {
     match status {
         "pending_dns" => ("Waiting for DNS", "wait"),
@@ -170,13 +181,29 @@ pub(crate) fn actor(actor: &str) -> String {
     }
 }
 
+pub(crate) fn webhook(webhook: &Webhook) -> (&'static str, &'static str) {
+    match (webhook.enabled, &webhook.failing_since) {
+        (true, Some(_)) => ("On, and failing", "bad"),
+        (true, None) => ("On", "good"),
+        (false, _) => ("Off", "off"),
+    }
+}
+
 /// The reason why a webhook is disabled.
-pub(crate) fn webhook_off(reason: &str) -> &'static str {
+pub(crate) const fn webhook_off(reason: Option<DisabledReason>) -> &'static str {
     match reason {
-        "failing" => "Switched off: every attempt failed for days.",
-        "gone" => "Switched off: the receiver answered 410 Gone.",
-        "backlog" => "Switched off: too many messages were waiting.",
-        _ => "Switched off.",
+        Some(DisabledReason::Failing) => "Switched off: every attempt failed for days.",
+        Some(DisabledReason::Gone) => "Switched off: the receiver answered 410 Gone.",
+        Some(DisabledReason::Backlog) => "Switched off: too many messages were waiting.",
+        Some(DisabledReason::Owner) | None => "Switched off.",
+    }
+}
+
+pub(crate) fn delivery_tone(state: &str) -> &'static str {
+    match state {
+        "delivered" => "good",
+        "waiting" => "wait",
+        _ => "bad",
     }
 }
 

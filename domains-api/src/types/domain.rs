@@ -3,7 +3,7 @@
 use contract::hostname::Hostname;
 use contract::project::ProjectId;
 use verification::problem::{ProblemCode, Severity, Who};
-use verification::verdict::{CaaView, NameserverView, RecordState};
+use verification::verdict::{CaaView, NameserverView, Records};
 
 use super::{CertificateStatus, Field, Rfc3339, Status, Withdrawal};
 
@@ -122,7 +122,7 @@ contract::message! {
         value: String = "Its value.";
         ttl: u32 = "Its time to live in seconds.";
         purpose: RecordPurpose = "The purpose of the record.";
-        state: RecordState = "The result of the last check.";
+        state: Records = "The result of the last check.";
     }
 }
 

@@ -19,7 +19,7 @@ use contract::time::UnixMillis;
 use http::{StatusCode, header};
 use serde_json::json;
 use verification::problem::{Problem, ProblemCode};
-use verification::verdict::{Checks, RecordState};
+use verification::verdict::{Checks, Records};
 use verification::{TEXT_LABEL, TTL_SECONDS};
 
 use super::extract::{Authorised, CURSOR, LIMIT, NUMBER_CURSOR, Params};
@@ -273,7 +273,7 @@ fn records(app: &App, project: &ProjectRecord, domain: &Domain) -> Vec<Record> {
         Some(label) => label.to_owned(),
         None => name.to_owned(),
     };
-    let state = domain.checks.as_ref().map_or(RecordState::Unknown, |checks| checks.record);
+    let state = domain.checks.as_ref().map_or(Records::Unknown, |checks| checks.record);
     let is_apex = is_apex(app, domain);
     let mut records = vec![Record {
         kind: if is_apex { RecordType::Alias } else { RecordType::Cname },
@@ -296,7 +296,7 @@ fn records(app: &App, project: &ProjectRecord, domain: &Domain) -> Vec<Record> {
             value: app.issuing.prover.ownership_text(project.proof(), &domain.name),
             ttl: TTL_SECONDS,
             purpose: RecordPurpose::Ownership,
-            state: text_state.unwrap_or(RecordState::Unknown),
+            state: text_state.unwrap_or(Records::Unknown),
         });
     }
     records

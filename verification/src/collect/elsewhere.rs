@@ -2,9 +2,9 @@
 //! zone's name added once more.
 
 use super::zone::Nameserver;
-use super::{Role, Subject, Verification, is_at_or_above, records_of};
+use super::{Role, Subject, Verification, ancestors, is_at_or_above, of_name, records_of};
 use crate::facts::{DnsAnswer, ServerFacts, Zone};
-use crate::{DnsRecord, DnsReply, RecordData, RecordKind};
+use crate::{DnsReply, RecordData, RecordKind};
 
 /// A label below a domain that should not exist: if it has records, they come from a wildcard.
 const WILDCARD_PROBE_LABEL: &str = "tollhouse-asks-for-wildcards";
@@ -29,13 +29,11 @@ impl Verification<'_> {
         if records_of(&self.ask(server, &probe, kind).await.ok()?, &probe) != seen {
             return None;
         }
-        let mut below = name;
-        while let Some((_, above)) = below.split_once('.').filter(|(_, above)| is_at_or_above(zone, above)) {
+        for above in ancestors(name).take_while(|above| is_at_or_above(zone, above)) {
             let owner = format!("*.{above}");
             if !records_of(&self.ask(server, &owner, kind).await.ok()?, &owner).is_empty() {
                 return Some(owner);
             }
-            below = above;
         }
         None
     }
@@ -57,8 +55,8 @@ impl Verification<'_> {
         }
         let doubled = format!("{}.{zone}", subject.name);
         let reply = self.first(servers, &doubled, RecordKind::Cname, Role::Knows).await.ok()?;
-        let leads_here =
-            |record: &DnsRecord| matches!(&record.data, RecordData::Cname(to) if to == subject.target.as_str());
-        reply.answers.iter().any(|record| record.owner == doubled && leads_here(record)).then_some(doubled)
+        let target = RecordData::Cname(subject.target.to_string());
+        let leads_here = of_name(&reply.answers, &doubled).any(|record| record.data == target);
+        leads_here.then_some(doubled)
     }
 }

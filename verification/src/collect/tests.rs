@@ -18,7 +18,7 @@ const TARGET: &str = "abcdefgh.edge.tollhouse.dev";
 const NEWS: [&str; 2] = ["192.31.196.1", "192.31.196.2"];
 
 /// The answer of a resolver or a nameserver.
-pub(super) type Answered = Result<DnsReply, DnsFailure>;
+pub(super) type Answered = Result<DnsReply, NoAnswer>;
 pub(super) struct World<R, S> {
     resolver: R,
     server: S,
@@ -123,14 +123,14 @@ async fn denials_without_a_soa_are_understood() {
     assert_eq!(facts.zone, Zone::Is("customer.test".to_owned()));
     assert_eq!((judged.records, codes(&judged)), (Records::Missing, vec!["DNS_NO_RECORD"]));
     let nothing = |_: &str, _| Ok(DnsReply { code: ReplyCode::NoSuchName, ..said(Vec::new()) });
-    let (_, judged) = seen(nothing, |_, _, _| Err(DnsFailure::Timeout)).await;
+    let (_, judged) = seen(nothing, |_, _, _| Err(NoAnswer::Timeout)).await;
     assert_eq!(codes(&judged), ["DNS_ZONE_MISSING"]);
 }
 
 // promise: domains.9
 #[tokio::test]
 async fn without_ipv6_a_healthy_nameserver_is_not_reported_as_silent() {
-    for failure in [DnsFailure::Unreachable, DnsFailure::Timeout] {
+    for failure in [NoAnswer::Unreachable, NoAnswer::Timeout] {
         let both = |name: &str, kind| {
             Ok(match (name, kind) {
                 ("ns1.dns.test" | "ns2.dns.test", RecordKind::Aaaa) => {
@@ -300,7 +300,7 @@ async fn a_zone_without_answers_is_the_owners_fault_and_a_dead_resolver_is_ours(
     let of_zone = |name: &str| name.ends_with("customer.test");
     let failing = || DnsReply { code: ReplyCode::ServFail, ..said(Vec::new()) };
     for (silent, code, message) in [
-        (Err(DnsFailure::Timeout), "DNS_TIMEOUT", "The nameservers of shop.customer.test do not answer."),
+        (Err(NoAnswer::Timeout), "DNS_TIMEOUT", "The nameservers of shop.customer.test do not answer."),
         (Ok(failing()), "DNS_SERVFAIL", "The nameservers of shop.customer.test give resolvers no usable answer."),
     ] {
         let alive = |name: &str, kind| if of_zone(name) { silent.clone() } else { Ok(resolver(name, kind)) };

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use futures_util::future::join_all;
 
-use super::{Role, Subject, Verification, addresses_v4, addresses_v6, is_at_or_above};
+use super::{Role, Subject, Verification, ancestors, is_at_or_above, of_name, values};
 use crate::DnsMode;
 use crate::facts::{NoAnswer, Zone};
 use crate::networks::is_public;
@@ -102,28 +102,24 @@ impl Verification<'_> {
 
     /// The closest ancestor of the name that is the apex of a zone.
     async fn zone_above(&self, name: &str, registrable: &str) -> Result<Option<String>, NoAnswer> {
-        let mut candidate = name;
-        while let Some((_, above)) = candidate.split_once('.').filter(|(_, above)| is_at_or_above(registrable, above)) {
+        for above in ancestors(name).take_while(|above| is_at_or_above(registrable, above)) {
             let reply = self.recurse(above, RecordKind::Soa).await?;
-            if reply.answers.iter().any(|record| record.data == RecordData::Soa && record.owner == above) {
+            if of_name(&reply.answers, above).any(|record| record.data == RecordData::Soa) {
                 return Ok(Some(above.to_owned()));
             }
-            candidate = above;
         }
         Ok(None)
     }
 
     /// The parent zone and some of its nameservers; `None` if it cannot be found.
     async fn parent_of(&self, zone: &str) -> Option<Parent> {
-        let mut candidate = zone;
-        while let Some((_, above)) = candidate.split_once('.') {
+        for above in ancestors(zone) {
             let mut hosts = hosts_in(&self.recurse(above, RecordKind::Ns).await.ok()?.answers, above);
             if !hosts.is_empty() {
                 hosts.truncate(PARENT_SERVERS_MAX);
                 let servers = join_all(hosts.into_iter().map(|host| self.nameserver(host, 1))).await;
                 return Some(Parent { apex: above.to_owned(), servers: servers.into_iter().flatten().collect() });
             }
-            candidate = above;
         }
         None
     }
@@ -152,8 +148,9 @@ impl Verification<'_> {
     /// The addresses of a name, IPv4 first, because more machines can reach those. If one suffices, IPv6 is queried
     /// only if there is no IPv4 address.
     pub(super) async fn addresses(&self, name: &str, wanted: usize) -> Vec<IpAddr> {
-        let v4 = async { self.recurse(name, RecordKind::A).await.map(|reply| addresses_v4(&reply, None)) };
-        let v6 = async { self.recurse(name, RecordKind::Aaaa).await.map(|reply| addresses_v6(&reply, None)) };
+        let v4 = async { self.recurse(name, RecordKind::A).await.map(|reply| values(&reply.answers, RecordData::v4)) };
+        let v6 =
+            async { self.recurse(name, RecordKind::Aaaa).await.map(|reply| values(&reply.answers, RecordData::v6)) };
         let (v4, v6) = if wanted > 1 {
             tokio::join!(v4, v6)
         } else {
@@ -168,14 +165,8 @@ impl Verification<'_> {
 }
 
 /// The nameservers of a zone in these records.
-fn hosts_in<'a>(records: impl IntoIterator<Item = &'a DnsRecord>, zone: &str) -> Vec<String> {
-    let of_zone = records.into_iter().filter(|record| record.owner == zone);
-    let mut hosts: Vec<String> = of_zone
-        .filter_map(|record| match &record.data {
-            RecordData::Ns(host) => Some(host.clone()),
-            _ => None,
-        })
-        .collect();
+fn hosts_in<'a>(records: impl IntoIterator<Item = &'a DnsRecord>, zone: &'a str) -> Vec<String> {
+    let mut hosts = values(of_name(records, zone), RecordData::nameserver);
     hosts.sort();
     hosts.dedup();
     hosts

@@ -55,14 +55,8 @@ impl ServerVerdict {
             Self::ConflictingBoth => "conflicting_a_and_aaaa",
             Self::Proxied => "proxied",
             Self::AddressMismatch => "address_mismatch",
-            Self::Unknown(NoAnswer::Timeout) => "timeout",
-            Self::Unknown(NoAnswer::ServFail) => "servfail",
-            Self::Unknown(NoAnswer::Lame) => "lame",
-            Self::Unknown(NoAnswer::Malformed) => "malformed",
-            Self::Unknown(NoAnswer::NoAddress) => "no_address",
-            Self::Unknown(NoAnswer::Unreachable) => "unreachable",
-            Self::Unknown(NoAnswer::Bogus) => "dnssec_bogus",
             Self::Wildcard => "wildcard",
+            Self::Unknown(why) => why.as_str(),
         }
     }
 }

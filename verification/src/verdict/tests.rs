@@ -360,5 +360,5 @@ fn the_view_shows_the_answer_of_each_nameserver() {
     let view = checks(&facts, &case.expectation(), &judged, 5);
     let verdicts: Vec<&str> = view.nameservers.iter().map(|server| server.verdict.as_str()).collect();
     assert_eq!(verdicts, ["cname_mismatch", "conflicting_a"]);
-    assert_eq!((view.record, view.zone.as_deref()), (RecordState::Wrong, Some("customer.com")));
+    assert_eq!((view.record, view.zone.as_deref()), (Records::Wrong, Some("customer.com")));
 }

@@ -13,7 +13,7 @@ use hickory_resolver::proto::rr::Name;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
 
-use super::{DnsFailure, RecordKind, record_type};
+use super::{NoAnswer, RecordKind, record_type};
 
 /// After this long without an answer the packet counts as lost.
 const RESEND_AFTER: Duration = Duration::from_millis(400);
@@ -39,15 +39,11 @@ pub(super) struct QueryOptions<'a> {
 }
 
 /// Queries within `time`.
-pub(super) async fn exchange(
-    server: SocketAddr,
-    asked: QueryOptions<'_>,
-    time: Duration,
-) -> Result<Message, DnsFailure> {
-    tokio::time::timeout(time, ask(server, asked)).await.map_err(|_| DnsFailure::Timeout)?
+pub(super) async fn exchange(server: SocketAddr, asked: QueryOptions<'_>, time: Duration) -> Result<Message, NoAnswer> {
+    tokio::time::timeout(time, ask(server, asked)).await.map_err(|_| NoAnswer::Timeout)?
 }
 
-async fn ask(server: SocketAddr, asked: QueryOptions<'_>) -> Result<Message, DnsFailure> {
+async fn ask(server: SocketAddr, asked: QueryOptions<'_>) -> Result<Message, NoAnswer> {
     let question = EncodedQuery::new(asked, true)?;
     let answer = match over_udp(server, &question).await? {
         Matched::Answer(answer) => answer,
@@ -61,7 +57,7 @@ async fn ask(server: SocketAddr, asked: QueryOptions<'_>) -> Result<Message, Dns
 
 /// Repeats the query to a server that changes letters, from another port and with another identifier: two equal forged
 /// answers that both fit are as unlikely as one that repeats the letters.
-async fn ask_twice(server: SocketAddr, asked: QueryOptions<'_>, first: &Message) -> Result<Message, DnsFailure> {
+async fn ask_twice(server: SocketAddr, asked: QueryOptions<'_>, first: &Message) -> Result<Message, NoAnswer> {
     let (Matched::Answer(second) | Matched::OtherLetters(second)) =
         over_udp(server, &EncodedQuery::new(asked, false)?).await?;
     let same = |left: &Message, right: &Message| {
@@ -73,7 +69,7 @@ async fn ask_twice(server: SocketAddr, asked: QueryOptions<'_>, first: &Message)
         };
         left.metadata.response_code == right.metadata.response_code && lines(left) == lines(right)
     };
-    if same(first, &second) { Ok(second) } else { Err(DnsFailure::Malformed) }
+    if same(first, &second) { Ok(second) } else { Err(NoAnswer::Malformed) }
 }
 
 /// A query as it is sent, with EDNS and without.
@@ -88,8 +84,8 @@ impl EncodedQuery {
     ///
     /// # Errors
     /// If the name cannot be encoded.
-    pub(super) fn new(asked: QueryOptions<'_>, cased: bool) -> Result<Self, DnsFailure> {
-        let [high, low, coins @ ..] = chassis::random::bytes::<34>().map_err(|_| DnsFailure::Malformed)?;
+    pub(super) fn new(asked: QueryOptions<'_>, cased: bool) -> Result<Self, NoAnswer> {
+        let [high, low, coins @ ..] = chassis::random::bytes::<34>().map_err(|_| NoAnswer::Malformed)?;
         let coin = |index: usize| {
             coins.get(index % coins.len()).is_some_and(|byte| byte >> (index / coins.len() % 8) & 1 == 1)
         };
@@ -97,12 +93,12 @@ impl EncodedQuery {
         let name: String = letters
             .map(|(index, letter)| if cased && coin(index) { letter.to_ascii_uppercase() } else { letter })
             .collect();
-        let name = Name::from_ascii(format!("{name}.")).map_err(|_| DnsFailure::Malformed)?;
+        let name = Name::from_ascii(format!("{name}.")).map_err(|_| NoAnswer::Malformed)?;
         let mut message = Message::new(u16::from_be_bytes([high, low]), MessageType::Query, OpCode::Query);
         message.metadata.recursion_desired = asked.recursion;
         message.metadata.checking_disabled = asked.unchecked;
         message.add_query(Query::query(name, record_type(asked.kind)));
-        let bytes = |message: &Message| message.to_vec().map_err(|_| DnsFailure::Malformed);
+        let bytes = |message: &Message| message.to_vec().map_err(|_| NoAnswer::Malformed);
         let plain = bytes(&message)?;
         let mut edns = Edns::new();
         edns.set_max_payload(UDP_BYTES_MAX);
@@ -134,9 +130,9 @@ enum Matched {
     OtherLetters(Message),
 }
 
-async fn over_udp(server: SocketAddr, question: &EncodedQuery) -> Result<Matched, DnsFailure> {
+async fn over_udp(server: SocketAddr, question: &EncodedQuery) -> Result<Matched, NoAnswer> {
     let local: IpAddr = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let socket = UdpSocket::bind((local, 0)).await.map_err(|_| DnsFailure::Unreachable)?;
+    let socket = UdpSocket::bind((local, 0)).await.map_err(|_| NoAnswer::Unreachable)?;
     // Connected: answers from other addresses never reach us.
     socket.connect(server).await.map_err(|error| failure(&error))?;
     for sent in 0_usize.. {
@@ -160,7 +156,7 @@ async fn over_udp(server: SocketAddr, question: &EncodedQuery) -> Result<Matched
             Ok(reply) => return reply,
         }
     }
-    Err(DnsFailure::Timeout)
+    Err(NoAnswer::Timeout)
 }
 
 /// Whether the answer says that the server does not support EDNS.
@@ -169,7 +165,7 @@ fn knows_no_edns(answer: &Message) -> bool {
 }
 
 /// The next answer that matches. Forged and unexpected ones are skipped.
-async fn receive(socket: &UdpSocket, question: &EncodedQuery) -> Result<Matched, DnsFailure> {
+async fn receive(socket: &UdpSocket, question: &EncodedQuery) -> Result<Matched, NoAnswer> {
     let mut buffer = vec![0; usize::from(UDP_BYTES_MAX) * 4];
     loop {
         let length = socket.recv(&mut buffer).await.map_err(|error| failure(&error))?;
@@ -180,7 +176,7 @@ async fn receive(socket: &UdpSocket, question: &EncodedQuery) -> Result<Matched,
     }
 }
 
-async fn receive_right(socket: &UdpSocket, question: &EncodedQuery) -> Result<Message, DnsFailure> {
+async fn receive_right(socket: &UdpSocket, question: &EncodedQuery) -> Result<Message, NoAnswer> {
     loop {
         if let Matched::Answer(answer) = receive(socket, question).await? {
             return Ok(answer);
@@ -188,27 +184,27 @@ async fn receive_right(socket: &UdpSocket, question: &EncodedQuery) -> Result<Me
     }
 }
 
-async fn over_tcp(server: SocketAddr, question: &EncodedQuery) -> Result<Message, DnsFailure> {
+async fn over_tcp(server: SocketAddr, question: &EncodedQuery) -> Result<Message, NoAnswer> {
     let failed = |error: std::io::Error| failure(&error);
     let mut stream = TcpStream::connect(server).await.map_err(failed)?;
     let bytes = &question.with_edns;
-    let length = u16::try_from(bytes.len()).map_err(|_| DnsFailure::Malformed)?;
+    let length = u16::try_from(bytes.len()).map_err(|_| NoAnswer::Malformed)?;
     stream.write_all(&[&length.to_be_bytes()[..], bytes].concat()).await.map_err(failed)?;
     let length = stream.read_u16().await.map_err(failed)?;
     let mut buffer = vec![0; usize::from(length)];
     stream.read_exact(&mut buffer).await.map_err(failed)?;
-    let answer = Message::from_vec(&buffer).map_err(|_| DnsFailure::Malformed)?;
+    let answer = Message::from_vec(&buffer).map_err(|_| NoAnswer::Malformed)?;
     match question.hears(answer) {
         // Only the server can have written it, so the letters do not matter.
         Some(Matched::Answer(answer) | Matched::OtherLetters(answer)) => Ok(answer),
-        None => Err(DnsFailure::Malformed),
+        None => Err(NoAnswer::Malformed),
     }
 }
 
 /// Whether there is no route to the server, or it does not answer.
-fn failure(error: &std::io::Error) -> DnsFailure {
+fn failure(error: &std::io::Error) -> NoAnswer {
     match error.kind() {
-        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof => DnsFailure::Timeout,
-        _ => DnsFailure::Unreachable,
+        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof => NoAnswer::Timeout,
+        _ => NoAnswer::Unreachable,
     }
 }

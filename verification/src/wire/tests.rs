@@ -50,7 +50,7 @@ async fn asked(socket: &UdpSocket) -> (Vec<u8>, SocketAddr) {
 const ASKED: QueryOptions<'static> =
     QueryOptions { name: "shop.customer.test", kind: RecordKind::Cname, recursion: false, unchecked: false };
 
-async fn ask(address: SocketAddr) -> Result<DnsReply, DnsFailure> {
+async fn ask(address: SocketAddr) -> Result<DnsReply, NoAnswer> {
     exchange(address, ASKED, Duration::from_secs(5)).await.map(|message| reply(&message))
 }
 
@@ -128,7 +128,7 @@ async fn a_truncated_answer_is_asked_for_again_over_tcp() {
 #[tokio::test(start_paused = true)]
 async fn a_query_without_an_answer_ends_in_time() {
     let (_socket, address) = server().await;
-    assert_eq!(ask(address).await, Err(DnsFailure::Timeout));
+    assert_eq!(ask(address).await, Err(NoAnswer::Timeout));
 }
 
 #[tokio::test]
@@ -277,7 +277,7 @@ fn failing(code: ResponseCode) -> impl Fn(&[u8]) -> Option<Message> + Send + 'st
     }
 }
 
-async fn recurse(resolvers: Vec<SocketAddr>) -> Result<DnsReply, DnsFailure> {
+async fn recurse(resolvers: Vec<SocketAddr>) -> Result<DnsReply, NoAnswer> {
     WireDns { resolvers, authoritative_port: 53 }.recurse("shop.customer.test", RecordKind::Cname).await
 }
 

@@ -10,7 +10,7 @@ use contract::site::RedirectStatus;
 use contract::time::UnixSeconds;
 use domains_api::types::DisabledReason;
 use verification::problem::{Problem, ProblemCode};
-use verification::verdict::{CaaView, Checks, RecordState};
+use verification::verdict::{CaaView, Checks, Records};
 
 use super::*;
 use crate::domain::proof::ProofKey;
@@ -89,8 +89,8 @@ fn domain(project: &ProjectRef) -> Domain {
         resolver: "authoritative".to_owned(),
         nameservers: Vec::new(),
         caa: CaaView { allowed_cas: vec!["one".to_owned()], records: vec!["0 issue \"one\"".to_owned()] },
-        record: RecordState::Partial,
-        txt: Some(RecordState::Missing),
+        record: Records::Partial,
+        txt: Some(Records::Missing),
         zone: Some("customer.com".to_owned()),
     };
     Domain {

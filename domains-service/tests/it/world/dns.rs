@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use verification::{Dns, DnsFailure, DnsRecord, DnsReply, RecordData, RecordKind, ReplyCode};
+use verification::{Dns, DnsRecord, DnsReply, NoAnswer, RecordData, RecordKind, ReplyCode};
 
 /// The behaviour of a nameserver.
 #[derive(Clone, Debug)]
@@ -167,12 +167,12 @@ fn host_of(address: IpAddr) -> String {
 
 #[async_trait]
 impl Dns for FakeDns {
-    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure> {
+    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<DnsReply, NoAnswer> {
         let mut state = self.state.lock();
         state.asked.push((None, name.to_owned(), kind));
         let is_silent = |zone: &String| name == zone || name.ends_with(&format!(".{zone}"));
         if state.resolver_down || state.silent.iter().any(is_silent) {
-            return Err(DnsFailure::Timeout);
+            return Err(NoAnswer::Timeout);
         }
         if let Some(address) = name.strip_prefix("ns-").and_then(|rest| rest.strip_suffix(".dns.net")) {
             let answers = match (address.replace('-', ".").parse::<std::net::Ipv4Addr>(), kind) {
@@ -187,13 +187,13 @@ impl Dns for FakeDns {
         Ok(state.lookup(first, name, kind, true))
     }
 
-    async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure> {
+    async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Result<DnsReply, NoAnswer> {
         let mut state = self.state.lock();
         state.asked.push((Some(server), name.to_owned(), kind));
         let reply = state.lookup(Some(server), name, kind, false);
         match state.behaviour.get(&server).unwrap_or(&Behaviour::Answers) {
             Behaviour::Answers => Ok(reply),
-            Behaviour::Silent => Err(DnsFailure::Timeout),
+            Behaviour::Silent => Err(NoAnswer::Timeout),
             Behaviour::ServFail => Ok(DnsReply { code: ReplyCode::ServFail, ..reply }),
             Behaviour::Lame => Ok(DnsReply { authoritative: false, ..reply }),
         }
