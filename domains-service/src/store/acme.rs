@@ -1,11 +1,11 @@
 //! Stored data about certificate authorities: accounts and orders in progress.
 
-use chassis::sql::{Connection, Found, RowKey, query, query_as};
+use chassis::sql::{Connection, query, query_as};
+use contract::feed::Entity;
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
-use super::log::StoredEntity;
-use super::rows::{self, Columns, Stored, Table};
+use super::rows::{self, Columns, ReadKey, Stored, StoredRow, Table};
 use super::{Result, Store, queue};
 
 /// An order at an authority.
@@ -19,32 +19,18 @@ pub(crate) struct OrderRecord {
     pub(crate) created_at: UnixMillis,
 }
 
-chassis::record! {
-    struct Row {
-        authority: String,
-        hostname: String,
-        url: String,
-        sealed_key: Option<String>,
-        created_at: i64,
-    }
-}
+impl Stored for OrderRecord {
+    const KEY: ReadKey = |row| rows::key(Table::AcmeOrders, row.text("url"), row.text("authority"));
 
-impl Stored for Row {
-    type Value = OrderRecord;
-
-    fn key(&self) -> RowKey {
-        rows::key(Table::AcmeOrders, &self.url, &self.authority)
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<OrderRecord> {
-        let hostname = columns.word("hostname", &self.hostname).filter(|_| columns.unreadable().is_none())?;
-        Some(OrderRecord {
-            hostname,
-            authority: self.authority,
-            url: self.url,
-            sealed_key: self.sealed_key,
-            created_at: UnixMillis(self.created_at),
-        })
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
+        let order = Self {
+            authority: row.text("authority"),
+            hostname: row.word("hostname")?,
+            url: row.text("url"),
+            sealed_key: row.get("sealed_key"),
+            created_at: row.time("created_at"),
+        };
+        row.whole(order)
     }
 }
 
@@ -59,7 +45,7 @@ impl Store {
              WHERE authority = $1 AND hostname = $2",
         )
         .bind((authority, hostname.as_str()));
-        rows::readable::<Row>(self.reader(), row).await
+        rows::readable(self.reader(), row).await
     }
 
     /// Stores an order in place of the former one. The wait for it is over.
@@ -88,7 +74,7 @@ impl Store {
 
     /// Orders of removed names with authorizations to deactivate now, at most `limit`.
     pub(crate) async fn abandoned_orders(&self, now: UnixMillis, limit: i64) -> Result<Vec<OrderRecord>> {
-        let found: Vec<Found<Row>> = query_as(
+        let found: Vec<StoredRow<OrderRecord>> = query_as(
             "SELECT authority, hostname, url, sealed_key, created_at FROM acme_orders
              WHERE abandoned_at <= $1 ORDER BY abandoned_at LIMIT $2",
         )
@@ -139,8 +125,8 @@ impl Store {
     pub(crate) async fn published_chain(&self, hostname: &Hostname) -> Result<Option<String>> {
         let found = query_as("SELECT kind, name, body FROM entities WHERE kind = 'certificate' AND name = $1");
         // An unreadable certificate cannot be named to an authority; its renewal writes it again.
-        Ok(match rows::readable::<StoredEntity>(self.reader(), found.bind(hostname.as_str())).await? {
-            Some(contract::feed::Entity::Certificate(bundle)) => Some(bundle.chain_pem),
+        Ok(match rows::readable(self.reader(), found.bind(hostname.as_str())).await? {
+            Some(Entity::Certificate(bundle)) => Some(bundle.chain_pem),
             _ => None,
         })
     }

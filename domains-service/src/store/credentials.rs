@@ -1,12 +1,12 @@
 //! Credentials of gateways, services and operators, the command line among them. Rows are never deleted, so a revoked
 //! or replaced credential is never accepted again, and records made with a credential can be found after its end.
 
-use chassis::sql::{Found, RowKey, query, query_as, query_scalar};
+use chassis::sql::{Found, query, query_as, query_scalar};
 use contract::keyring::GATEWAYS_WITH_KEYS_MAX;
 use contract::time::UnixMillis;
 
 use super::processes::forget_processes_of;
-use super::rows::{self, Columns, Stored, Table};
+use super::rows::{self, Columns, ReadKey, Stored, Table};
 use super::{Result, Store, StoreError, Write};
 
 contract::words! {
@@ -103,30 +103,24 @@ pub(crate) enum NotEnrolled {
     TooMany,
 }
 
-chassis::record! {
-    struct GoodRow {
-        kind: String,
-        name: String,
-        digest: String,
-        expires_at: Option<i64>,
+impl Credential {
+    fn of(row: &mut Columns<'_>) -> Option<Self> {
+        let kind = row.word("kind")?;
+        let expires_at = row.time_if_any("expires_at");
+        Some(Self { kind, name: row.text("name"), digest: row.text("digest"), expires_at })
     }
 }
 
-impl Stored for GoodRow {
-    type Value = Credential;
-
+impl Stored for Credential {
     const IS_PART: bool = true;
-
-    fn key(&self) -> RowKey {
-        row_key(&self.name, &self.digest)
-    }
+    const KEY: ReadKey = |row| {
+        let digest: String = row.text("digest").chars().take(SHOWN_OF_DIGEST).collect();
+        rows::key(Table::Credentials, format!("{} {digest}", row.text("name")), "")
+    };
 
     /// A row with an unreadable column is no credential.
-    fn read(self, columns: &mut Columns) -> Option<Credential> {
-        let Self { kind, name, digest, expires_at } = self;
-        let kind = columns.word("kind", &kind)?;
-        let expires_at = expires_at.map(UnixMillis);
-        columns.unreadable().is_none().then_some(Credential { kind, name, digest, expires_at })
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
+        Self::of(row).and_then(|credential| row.whole(credential))
     }
 }
 
@@ -139,46 +133,22 @@ chassis::record! {
     }
 }
 
-chassis::record! {
-    struct Row {
-        kind: String,
-        name: String,
-        digest: String,
-        file: Option<String>,
-        made_by: Option<String>,
-        created_at: i64,
-        expires_at: Option<i64>,
-        last_used_at: Option<i64>,
-        revoked_at: Option<i64>,
-    }
-}
+impl Stored for Recorded {
+    const KEY: ReadKey = Credential::KEY;
 
-impl Stored for Row {
-    type Value = Recorded;
-
-    fn key(&self) -> RowKey {
-        row_key(&self.name, &self.digest)
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<Recorded> {
-        let kind = columns.word("kind", &self.kind)?;
-        // A credential with an unreadable expiry is invalid.
-        let revoked_at = if columns.unreadable() == Some("revoked_at") { Some(0) } else { self.revoked_at };
-        let expires_at = self.expires_at.map(UnixMillis);
-        Some(Recorded {
-            credential: Credential { kind, name: self.name, digest: self.digest, expires_at },
-            file: self.file,
-            made_by: self.made_by,
-            created_at: UnixMillis(self.created_at),
-            last_used_at: self.last_used_at.map(UnixMillis),
-            revoked_at: revoked_at.map(UnixMillis),
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
+        let revoked_at = row.time_if_any("revoked_at");
+        // A credential with an unreadable end is invalid.
+        let revoked_at = if row.unreadable() == Some("revoked_at") { Some(UnixMillis(0)) } else { revoked_at };
+        Some(Self {
+            credential: Credential::of(row)?,
+            file: row.get("file"),
+            made_by: row.get("made_by"),
+            created_at: row.time("created_at"),
+            last_used_at: row.time_if_any("last_used_at"),
+            revoked_at,
         })
     }
-}
-
-fn row_key(name: &str, digest: &str) -> RowKey {
-    let digest: String = digest.chars().take(SHOWN_OF_DIGEST).collect();
-    rows::key(Table::Credentials, format!("{name} {digest}"), "")
 }
 
 /// A statement that reads whole rows, each with the name of its maker.
@@ -212,7 +182,7 @@ impl Store {
             "WHERE c.kind LIKE $1 ORDER BY c.revoked_at IS NOT NULL, c.revoked_at DESC, c.digest LIMIT $2"
         ))
         .bind((kind.map_or("%", Kind::as_str), LISTED_MAX));
-        let mut all = rows::all::<Row>(self.reader(), found).await?;
+        let mut all: Vec<Recorded> = rows::all(self.reader(), found).await?;
         let order = |one: &Recorded| (one.credential.kind, one.credential.name.clone(), one.created_at);
         all.sort_by_cached_key(order);
         Ok(all)
@@ -226,11 +196,9 @@ impl Store {
              ORDER BY kind, name LIMIT $2",
         )
         .bind((kind.map_or("%", Kind::as_str), LISTED_MAX));
-        Ok(rows::all::<GoodRow>(self.reader(), good)
-            .await?
-            .into_iter()
-            .filter(|good| !self.was_revoked(&good.digest))
-            .collect())
+        let mut good: Vec<Credential> = rows::all(self.reader(), good).await?;
+        good.retain(|one| !self.was_revoked(&one.digest));
+        Ok(good)
     }
 
     /// Whether the operator of this name has a valid credential.

@@ -9,7 +9,7 @@ use contract::hostname::Hostname;
 use contract::site::RedirectStatus;
 use contract::time::UnixMillis;
 
-use super::rows::{self, Columns, Stored, Table};
+use super::rows::{self, Columns, ReadKey, Stored, StoredRow, Table};
 use super::{Result, Store, to_json, with_project};
 use crate::domain::{Domain, RedirectRule, RedirectTarget, Status};
 use verification::problem::{Problem, ProblemCode};
@@ -18,73 +18,37 @@ pub(crate) use self::claims::{NameClaims, find_claims, forget_tombstones, releas
 pub(crate) use self::roles::{dependants, find_next_primary, find_primary, find_successor};
 use crate::project::ProjectRef;
 
-chassis::record! {
-    struct Row {
-        name: String,
-        project: String,
-        project_name: String,
-        status: String,
-        status_since: i64,
-        is_primary: bool,
-        primary_wanted: bool,
-        redirect_to: Option<String>,
-        redirect_status: Option<i64>,
-        is_apex: Option<bool>,
-        checks: Option<String>,
-        problems: String,
-        certificate: String,
-        watched_since: i64,
-        checked_at: Option<i64>,
-        failing_since: Option<i64>,
-        waits_since: Option<i64>,
-        due_at: Option<i64>,
-        lease_fence: i64,
-        removal: Option<i64>,
-        rev: i64,
-        created_at: i64,
-        updated_at: i64,
-    }
-}
-
 /// Time for which an unreadable domain is postponed, in milliseconds.
 pub(crate) const POSTPONED_MILLIS: i64 = 10 * 60 * 1_000;
 
-impl Stored for Row {
-    type Value = Domain;
+impl Stored for Domain {
+    const KEY: ReadKey = |row| rows::key(Table::Domains, row.text("name"), row.text("project"));
 
-    fn key(&self) -> RowKey {
-        rows::key(Table::Domains, &self.name, &self.project)
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<Domain> {
-        let name = columns.word::<Hostname>("name", &self.name);
-        let project = columns.project(&self.project, &self.project_name);
-        let redirect = self.redirect_to.as_deref().and_then(|to| redirect(to, self.redirect_status, columns));
-        let (name, project) = name.zip(project)?;
-        let mut domain = Domain {
-            name,
-            project,
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
+        let mut domain = Self {
+            name: row.word("name")?,
+            project: row.project("project", "project_name")?,
             // Only the display changes: the edge continues to serve the domain.
-            status: columns.word("status", &self.status).unwrap_or(Status::Active),
-            status_since: UnixMillis(self.status_since),
-            primary: self.is_primary,
-            primary_wanted: self.primary_wanted,
-            redirect,
-            is_apex: self.is_apex,
-            checks: self.checks.as_deref().and_then(|text| columns.json("checks", text)),
-            problems: columns.json("problems", &self.problems).unwrap_or_default(),
-            certificate: columns.json("certificate", &self.certificate).unwrap_or_default(),
-            watched_since: UnixMillis(self.watched_since),
-            checked_at: self.checked_at.map(UnixMillis),
-            failing_since: self.failing_since.map(UnixMillis),
-            waits_since: self.waits_since.map(UnixMillis),
-            due_at: self.due_at.map(UnixMillis),
-            lease_fence: self.lease_fence,
-            removal: self.removal.map(i64::unsigned_abs),
-            rev: self.rev,
-            created_at: UnixMillis(self.created_at),
-            updated_at: UnixMillis(self.updated_at),
-            unreadable: columns.unreadable(),
+            status: row.word("status").unwrap_or(Status::Active),
+            status_since: row.time("status_since"),
+            primary: row.get("is_primary"),
+            primary_wanted: row.get("primary_wanted"),
+            redirect: redirect(row),
+            is_apex: row.get("is_apex"),
+            checks: row.json("checks"),
+            problems: row.json("problems").unwrap_or_default(),
+            certificate: row.json("certificate").unwrap_or_default(),
+            watched_since: row.time("watched_since"),
+            checked_at: row.time_if_any("checked_at"),
+            failing_since: row.time_if_any("failing_since"),
+            waits_since: row.time_if_any("waits_since"),
+            due_at: row.time_if_any("due_at"),
+            lease_fence: row.get("lease_fence"),
+            removal: row.get::<Option<i64>>("removal").map(i64::unsigned_abs),
+            rev: row.get("rev"),
+            created_at: row.time("created_at"),
+            updated_at: row.time("updated_at"),
+            unreadable: row.unreadable(),
         };
         if domain.unreadable.is_some() {
             domain.problems = vec![unreadable_problem(&domain.name)];
@@ -93,13 +57,14 @@ impl Stored for Row {
     }
 }
 
-fn redirect(to: &str, status: Option<i64>, columns: &mut Columns) -> Option<RedirectRule> {
-    let to = match to {
+fn redirect(row: &mut Columns<'_>) -> Option<RedirectRule> {
+    let status: Option<i64> = row.get("redirect_status");
+    let to = match row.get::<Option<String>>("redirect_to")?.as_str() {
         "primary" => RedirectTarget::Primary,
-        name => RedirectTarget::Name(columns.word("redirect_to", name)?),
+        name => RedirectTarget::Name(row.parse("redirect_to", name)?),
     };
     let Ok(code) = status.map(u16::try_from).transpose() else {
-        columns.bad("redirect_status", "invalid status");
+        row.bad("redirect_status", "invalid status");
         return None;
     };
     Some(RedirectRule { to, status: code.and_then(RedirectStatus::from_code) })
@@ -117,7 +82,7 @@ fn unreadable_problem(name: &Hostname) -> Problem {
 impl Store {
     /// The project's domain of this name.
     pub(crate) async fn find_domain(&self, project: &ProjectRef, name: &Hostname) -> Result<Option<Domain>> {
-        rows::one::<Row>(self.reader(), query_as(FIND).bind((name.as_str(), project.uid.as_str()))).await
+        rows::one(self.reader(), query_as(FIND).bind((name.as_str(), project.uid.as_str()))).await
     }
 
     /// Up to `limit` domains of the project after the name `after`, by name, with `part` in their names and in this
@@ -134,14 +99,14 @@ impl Store {
              AND ($5 = '' OR status = $5) ORDER BY name LIMIT $3"
         );
         let found = query_as(statement).bind((project.uid.as_str(), after, limit, part, status));
-        rows::all::<Row>(self.reader(), found).await
+        rows::all(self.reader(), found).await
     }
 
     /// Due domains without a lease: at most `limit`, and at most `per_project` of one project, so that a project with
     /// many due domains does not delay the others. Rows that cannot be read are postponed by [`POSTPONED_MILLIS`];
     /// otherwise each query would return them again in place of readable ones.
     pub(crate) async fn due_domains(&self, now: UnixMillis, per_project: usize, limit: i64) -> Result<Vec<Domain>> {
-        let found: Vec<Found<Row>> = query_as(with_project!(
+        let found: Vec<StoredRow<Domain>> = query_as(with_project!(
             "(SELECT *, ROW_NUMBER() OVER (PARTITION BY project ORDER BY due_at) AS turn
                             FROM domains WHERE due_at <= $1 AND CAST(lease_until AS BIGINT) <= $1) AS due
              WHERE turn <= $2 ORDER BY turn, due_at LIMIT $3"
@@ -165,7 +130,7 @@ impl Store {
     }
 
     /// Domains with a due time that is not a number, at most `limit`. SQLite sorts them after all numbers.
-    async fn undated_domains(&self, limit: i64) -> Result<Vec<Found<Row>>> {
+    async fn undated_domains(&self, limit: i64) -> Result<Vec<StoredRow<Domain>>> {
         if self.reader().kind() == Kind::Postgres {
             return Ok(Vec::new());
         }
@@ -240,7 +205,7 @@ pub(crate) async fn find_domain(
         Kind::Sqlite => FIND,
         Kind::Postgres => FIND_AND_LOCK,
     };
-    rows::one::<Row>(connection, query_as(text).bind((name.as_str(), project.uid.as_str()))).await
+    rows::one(connection, query_as(text).bind((name.as_str(), project.uid.as_str()))).await
 }
 
 /// Domains of a project that count towards its limit.
@@ -255,7 +220,7 @@ pub(crate) async fn count_domains(connection: &mut Connection, project: &Project
 /// All domains of a project.
 pub(crate) async fn all_domains(connection: &mut Connection, project: &ProjectRef) -> Result<Vec<Domain>> {
     let found = query_as(with_project!("domains WHERE project = $1 ORDER BY name")).bind(project.uid.as_str());
-    rows::all::<Row>(connection, found).await
+    rows::all(connection, found).await
 }
 
 /// The row of a domain.

@@ -1,12 +1,12 @@
 //! The audit log: events of a project, for its owner.
 
-use chassis::sql::{RowKey, query, query_as, query_scalar};
+use chassis::sql::{query, query_as, query_scalar};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 use domains_api::types::Event;
 
 use super::credentials::GOOD_OPERATOR;
-use super::rows::{self, Columns, Stored, Table};
+use super::rows::{self, Columns, ReadKey, Stored, Table};
 use super::write::Done;
 use super::{Result, Store, StoreError, Write, kept, webhooks};
 use crate::actor::Actor;
@@ -33,40 +33,22 @@ pub(crate) struct Through {
     pub(crate) event: Event,
 }
 
-chassis::record! {
-    struct Row {
-        id: i64,
-        project: String,
-        project_name: Option<String>,
-        domain: Option<String>,
-        kind: String,
-        actor: String,
-        client: Option<String>,
-        gateway: Option<String>,
-        detail: String,
-        at_ms: i64,
-    }
-}
+impl Stored for Through {
+    const KEY: ReadKey = |row| rows::key(Table::Events, row.get::<i64>("id").to_string(), row.text("project"));
 
-impl Stored for Row {
-    type Value = Through;
-
-    fn key(&self) -> RowKey {
-        rows::key(Table::Events, self.id.to_string(), &self.project)
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<Through> {
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
         let event = Event {
-            id: self.id,
-            domain: self.domain,
-            kind: self.kind,
-            actor: self.actor,
-            client: self.client,
+            id: row.get("id"),
+            domain: row.get("domain"),
+            kind: row.get("kind"),
+            actor: row.get("actor"),
+            client: row.get("client"),
             // The event is useful without its details.
-            detail: columns.json("detail", &self.detail).unwrap_or_else(|| serde_json::json!({})),
-            at: UnixMillis(self.at_ms).into(),
+            detail: row.json("detail").unwrap_or_else(|| serde_json::json!({})),
+            at: row.time("at_ms").into(),
         };
-        Some(Through { project: self.project, project_name: self.project_name, gateway: self.gateway, event })
+        let (project, project_name) = (row.get("project"), row.get("project_name"));
+        Some(Self { project, project_name, gateway: row.get("gateway"), event })
     }
 }
 
@@ -189,7 +171,7 @@ impl Store {
             before.unwrap_or(i64::MAX),
             EVENTS_PER_PAGE,
         ));
-        rows::all::<Row>(self.reader(), found).await
+        rows::all(self.reader(), found).await
     }
 
     /// Changes through a gateway since a time, in all projects, newest first, below the event `before` if given.
@@ -206,7 +188,7 @@ impl Store {
              WHERE e.gateway = $1 AND e.at_ms >= $2 AND e.id < $3 ORDER BY e.id DESC LIMIT $4",
         )
         .bind((gateway, since.0, before.unwrap_or(i64::MAX), EVENTS_PER_PAGE));
-        rows::all::<Row>(self.reader(), found).await
+        rows::all(self.reader(), found).await
     }
 }
 

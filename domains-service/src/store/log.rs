@@ -18,7 +18,7 @@ use contract::feed::{Change, Entity, Mark, Position, Revision};
 pub(crate) use self::check::Check;
 pub(super) use self::compaction::erase_earlier;
 use self::counters::Counters;
-use super::rows::{self, Columns, Stored, Table};
+use super::rows::{self, Columns, ReadKey, Stored, Table};
 use super::{Result, Store};
 
 /// Rows of the log read at once.
@@ -96,16 +96,12 @@ chassis::record! {
     }
 }
 
-impl Stored for StoredEntity {
-    type Value = Entity;
+impl Stored for Entity {
+    const KEY: ReadKey = |row| rows::key(Table::Entities, row.text("name"), row.text("kind"));
 
-    fn key(&self) -> RowKey {
-        rows::key(Table::Entities, &self.name, &self.kind)
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<Entity> {
-        let entity = self.entity().map_err(|reason| columns.bad("body", reason)).ok();
-        entity.filter(|_| columns.unreadable().is_none())
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
+        let entity = row.record::<StoredEntity>()?.entity().map_err(|reason| row.bad("body", reason)).ok();
+        entity.and_then(|entity| row.whole(entity))
     }
 }
 

@@ -13,8 +13,7 @@ use contract::certificate::{CertificateBundle, SealedKey};
 use contract::feed::{Entity, Revision};
 use contract::hostname::Hostname;
 
-use super::log::StoredEntity;
-use super::rows::{self, Table};
+use super::rows::{self, StoredRow, Table};
 use super::{Result, Store};
 use crate::webhook::endpoint;
 
@@ -150,7 +149,7 @@ impl Store {
         let mut write = self.write().await?;
         let mut resealed = Resealed::default();
         let found = certificates(write.connection(), seal, after, limit).await?;
-        resealed.last = found.iter().rev().find(|found| is_named(found)).map(|found| found.row.name.clone());
+        resealed.last = found.iter().rev().find(|found| is_named(found)).map(|found| found.key.row.clone());
         for entity in rows::each(write.connection().unreadable(), found) {
             let Entity::Certificate(mut bundle) = entity else { continue };
             match sealing.reseal(&bundle.key.0, bundle.hostname.as_str()) {
@@ -179,7 +178,7 @@ impl Store {
             let mut write = self.write().await?;
             let found = certificates(write.connection(), seal, &after, limit).await?;
             let Some(last) = found.iter().rev().find(|found| is_named(found)) else { return Ok(()) };
-            after.clone_from(&last.row.name);
+            after.clone_from(&last.key.row);
             for entity in rows::each(write.connection().unreadable(), found) {
                 let Entity::Certificate(CertificateBundle { hostname, key, .. }) = entity else { continue };
                 if name_in(&key.0) != seal {
@@ -198,7 +197,7 @@ impl Store {
     pub(crate) async fn texts_with(&self, seal: &str, limit: i64) -> Result<Vec<(Table, String)>> {
         let mut reading = self.reading().await?;
         let certificates = certificates(&mut reading, seal, "", limit).await?.into_iter();
-        let mut texts: Vec<_> = certificates.map(|found| (Table::Entities, found.row.name)).collect();
+        let mut texts: Vec<_> = certificates.map(|found| (Table::Entities, found.key.row)).collect();
         for column in COLUMNS {
             let found = query_as(column.find).bind((seal, limit, ""));
             let found: Vec<Found<(String, String)>> = found.fetch_all(&mut reading).await?;
@@ -216,7 +215,7 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<Hostname>> {
         let names = certificates(connection, seal, after, limit).await?;
-        Ok(names.iter().filter_map(|found| found.row.name.parse().ok()).collect())
+        Ok(names.iter().filter_map(|found| found.key.row.parse().ok()).collect())
     }
 
     /// Deletes accounts, orders in progress and former secrets of webhooks that need a secret.
@@ -274,7 +273,7 @@ impl Store {
 }
 
 /// Whether the name of an entity can be read.
-fn is_named(found: &Found<StoredEntity>) -> bool {
+fn is_named(found: &StoredRow<Entity>) -> bool {
     found.bad.as_ref().is_none_or(|bad| bad.column == "body")
 }
 
@@ -292,7 +291,7 @@ async fn certificates(
     seal: &str,
     after: &str,
     limit: i64,
-) -> Result<Vec<Found<StoredEntity>>> {
+) -> Result<Vec<StoredRow<Entity>>> {
     let found = query_as(
         "SELECT kind, name, body FROM entities WHERE kind = 'certificate' AND seal = $1 AND name > $2 ORDER BY name LIMIT $3",
     );

@@ -1,11 +1,11 @@
 //! Stored dashboard sessions: digests, never the value of a cookie.
 
-use chassis::sql::{Found, RowKey, query, query_as};
+use chassis::sql::{Found, query, query_as};
 use contract::key::{KeyDigest, KeyId};
 use contract::time::UnixMillis;
 
 use super::keys::KeyRecord;
-use super::rows::{self, Columns, Stored, Table};
+use super::rows::{self, Columns, ReadKey, Stored, Table};
 use super::{Result, Store, keys, with_project};
 use crate::project::ProjectRef;
 
@@ -34,53 +34,36 @@ pub(crate) struct SessionRecord {
     pub(crate) seen_at: UnixMillis,
 }
 
-chassis::record! {
-    struct Row {
-        digest: String,
-        project: Option<String>,
-        project_name: Option<String>,
-        key_id: Option<String>,
-        operator: Option<String>,
-        client: String,
-        created_at: i64,
-        seen_at: i64,
-    }
-}
-
 /// Characters of a session's digest by which operators find its row.
 const SHOWN_OF_DIGEST: usize = 8;
 
-impl Stored for Row {
-    type Value = SessionRecord;
+impl Stored for SessionRecord {
+    const KEY: ReadKey = |row| {
+        let digest = row.text("digest").chars().take(SHOWN_OF_DIGEST).collect::<String>();
+        rows::key(Table::DashboardSessions, digest, row.get::<Option<String>>("project").unwrap_or_default())
+    };
 
-    fn key(&self) -> RowKey {
-        let row = self.digest.chars().take(SHOWN_OF_DIGEST).collect::<String>();
-        rows::key(Table::DashboardSessions, row, self.project.as_deref().unwrap_or_default())
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<SessionRecord> {
-        // A session with an unreadable column signs no user in.
-        if columns.unreadable().is_some() {
-            return None;
-        }
-        let holder = match (self.project, self.project_name, self.key_id) {
-            (Some(project), Some(name), Some(key)) if self.operator.is_none() => {
-                Some(columns.project(&project, &name).zip(columns.word("key_id", &key))?)
-            }
-            (None, _, None) if self.operator.is_some() => None,
+    /// A session with an unreadable column signs no user in.
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
+        let columns = ["project", "project_name", "key_id", "operator"];
+        let [project, name, key, operator] = columns.map(|column| row.get::<Option<String>>(column));
+        let holder = match (project, name, key, &operator) {
+            (Some(_), Some(_), Some(_), None) => row.project("project", "project_name").zip(row.word("key_id")),
+            (None, _, None, Some(_)) => None,
             _ => {
-                columns.bad("project", "a session has a project and a key, or an operator");
-                return None;
+                row.bad("project", "a session has a project and a key, or an operator");
+                None
             }
         };
-        Some(SessionRecord {
-            digest: self.digest,
+        let session = Self {
+            digest: row.text("digest"),
             holder,
-            operator: self.operator,
-            client: self.client,
-            created_at: UnixMillis(self.created_at),
-            seen_at: UnixMillis(self.seen_at),
-        })
+            operator,
+            client: row.text("client"),
+            created_at: row.time("created_at"),
+            seen_at: row.time("seen_at"),
+        };
+        row.whole(session)
     }
 }
 
@@ -127,7 +110,7 @@ impl Store {
              WHERE digest = $1"
         ))
         .bind(digest);
-        rows::readable::<Row>(self.reader(), row).await
+        rows::readable(self.reader(), row).await
     }
 
     /// Records the use of a session.

@@ -4,11 +4,11 @@
 //! changes nothing. Requests that a process had not reported when it ended are missing: these figures are for display.
 //! Quotas are counted elsewhere, exactly.
 
-use chassis::sql::{RowKey, query, query_as, query_scalar};
+use chassis::sql::{query, query_as, query_scalar};
 use contract::usage::UsageOfProject;
 
 use super::processes::credential_of;
-use super::rows::{self, Columns, Stored, Table};
+use super::rows::{self, Columns, ReadKey, Stored, Table};
 use super::{Result, Store, Write};
 use crate::project::ProjectRef;
 
@@ -39,14 +39,11 @@ chassis::record! {
 }
 
 impl Stored for DayUsage {
-    type Value = Self;
+    const KEY: ReadKey = |row| rows::key(Table::UsageDays, row.get::<i64>("day").to_string(), row.text("project"));
 
-    fn key(&self) -> RowKey {
-        rows::key(Table::UsageDays, self.day.to_string(), &self.project)
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<Self> {
-        columns.unreadable().is_none().then_some(self)
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
+        let usage = row.record()?;
+        row.whole(usage)
     }
 }
 
@@ -142,7 +139,7 @@ impl Store {
             "FROM usage_days WHERE project = $1 AND day >= $2 GROUP BY project, day ORDER BY day"
         ))
         .bind((project.uid.as_str(), first));
-        rows::all::<DayUsage>(self.reader(), found).await
+        rows::all(self.reader(), found).await
     }
 
     /// Requests of a project admitted in a minute, by its number since the epoch.

@@ -3,7 +3,7 @@
 use chassis::sql::query_as;
 
 use super::super::{Result, Write, rows};
-use super::{Kind, LISTED_MAX, Recorded, Row};
+use super::{Kind, LISTED_MAX, Recorded};
 
 impl Write {
     /// The valid credential of this name, or else the one that was revoked last, if any.
@@ -11,7 +11,7 @@ impl Write {
         let found = query_as(recorded!(
             "WHERE c.kind = $1 AND c.name = $2 ORDER BY c.revoked_at IS NOT NULL, c.revoked_at DESC, c.digest LIMIT 1"
         ));
-        rows::readable::<Row>(self.connection(), found.bind((kind.as_str(), name))).await
+        rows::readable(self.connection(), found.bind((kind.as_str(), name))).await
     }
 
     /// The valid credentials that credentials of this name made, revoked ones included, and those that these made, by
@@ -28,6 +28,6 @@ impl Write {
              ORDER BY c.revoked_at IS NOT NULL, c.revoked_at DESC, c.kind, c.name LIMIT $4"
         ))
         .bind((kind.as_str(), name, i64::from(also_revoked), LISTED_MAX));
-        rows::all::<Row>(self.connection(), found).await
+        rows::all(self.connection(), found).await
     }
 }

@@ -1,11 +1,11 @@
 //! Present and former holders of a name.
 
-use chassis::sql::{Connection, Found, RowKey, query, query_as};
+use chassis::sql::{Connection, Found, query, query_as};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
 use super::super::Result;
-use super::super::rows::{self, Columns, Stored, Table};
+use super::super::rows::{self, Columns, ReadKey, Stored, Table};
 use crate::project::ProjectRef;
 
 /// Names of one project that it had and that are remembered.
@@ -37,7 +37,7 @@ impl NameClaims {
 /// The claims on a name.
 pub(crate) async fn find_claims(connection: &mut Connection, name: &Hostname) -> Result<NameClaims> {
     let holder = query_as("SELECT p.id, p.name FROM holders h JOIN projects p ON p.id = h.project WHERE h.name = $1");
-    let holder = rows::one::<Holder>(&mut *connection, holder.bind(name.as_str())).await?;
+    let holder = rows::one(&mut *connection, holder.bind(name.as_str())).await?;
     let lineage: Option<Found<(String,)>> = query_as("SELECT lineage FROM tombstones WHERE name = $1")
         .bind(name.as_str())
         .fetch_optional(&mut *connection)
@@ -65,28 +65,15 @@ async fn holder_below(connection: &mut Connection, zone: &str) -> Result<Option<
          WHERE h.name = $1 OR h.name LIKE '%.' || $1 ORDER BY h.name LIMIT 1",
     )
     .bind(zone);
-    rows::one::<Holder>(connection, holder).await
+    rows::one(connection, holder).await
 }
 
-chassis::record! {
-    /// The project that holds a name.
-    struct Holder {
-        id: String,
-        name: String,
-    }
-}
-
-impl Stored for Holder {
-    type Value = ProjectRef;
-
+impl Stored for ProjectRef {
     const IS_PART: bool = true;
+    const KEY: ReadKey = |row| rows::key(Table::Projects, row.text("id"), "");
 
-    fn key(&self) -> RowKey {
-        rows::key(Table::Projects, &self.id, "")
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<ProjectRef> {
-        columns.project(&self.id, &self.name)
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
+        row.project("id", "name")
     }
 }
 

@@ -1,28 +1,18 @@
 //! Projects that are erased here, until every other service has erased them as well.
 
-use chassis::sql::{Connection, RowKey, query, query_as};
+use chassis::sql::{Connection, query, query_as};
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 
-use super::super::rows::{self, Columns, Stored, Table};
+use super::super::rows::{self, Columns, ReadKey, Stored, Table};
 use super::super::{Result, Store};
 
-chassis::record! {
-    /// A project that other services must erase.
-    struct Erasure {
-        project: String,
-    }
-}
+/// A project that other services must erase.
+impl Stored for ProjectUid {
+    const KEY: ReadKey = |row| rows::key(Table::Erasures, row.text("project"), "");
 
-impl Stored for Erasure {
-    type Value = ProjectUid;
-
-    fn key(&self) -> RowKey {
-        rows::key(Table::Erasures, &self.project, "")
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<ProjectUid> {
-        columns.word("project", &self.project)
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
+        row.word("project")
     }
 }
 
@@ -35,7 +25,7 @@ impl Store {
              ORDER BY erased_at, project LIMIT $1",
         )
         .bind((limit, service));
-        rows::all::<Erasure>(self.reader(), rows).await
+        rows::all(self.reader(), rows).await
     }
 }
 

@@ -173,7 +173,7 @@ async fn every_field_of_a_record_is_read_as_it_was_saved_last() {
         same(read, &project);
         same(domains::find_domain(connection, &project.id, &domain.name).await.unwrap(), &domain);
         same(keys::find_key(connection, &project.id, &key.id).await.unwrap(), &key);
-        same(webhooks::find_webhook(connection, &project.id, &endpoint.id).await.unwrap(), &endpoint);
+        same(webhooks::find_webhook(&mut *connection, &project.id, &endpoint.id).await.unwrap(), &endpoint);
         let domains = vec![crate::domain::kept::KeptDomain::of(&domain)];
         let removed = Some(Removed { at: at(10), erase_at: at(11), domains });
         let removed = ProjectRecord { removed, ..project };

@@ -1,12 +1,12 @@
 //! The outbox: waiting deliveries, and the results of the others.
 
-use chassis::sql::{Connection, Found, RowKey, query, query_as};
+use chassis::sql::{Connection, Found, query, query_as};
 use chassis::webhook::{Attempt, AttemptResult};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 pub(crate) use domains_api::types::DeliveryState;
 
-use super::super::rows::{self, Columns, Stored, Table};
+use super::super::rows::{self, Columns, ReadKey, Stored, StoredRow, Table};
 use super::super::{Result, Store, Write, kept};
 use super::address::{Outgoing, counted, deliver_to, who_wants};
 use crate::actor::Actor;
@@ -35,16 +35,14 @@ chassis::record! {
 }
 
 impl Stored for Delivery {
-    type Value = Self;
+    const KEY: ReadKey =
+        |row| rows::key(Table::WebhookDeliveries, row.get::<i64>("id").to_string(), row.text("endpoint"));
 
-    fn key(&self) -> RowKey {
-        rows::key(Table::WebhookDeliveries, self.id.to_string(), &self.endpoint)
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<Self> {
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
         // A delivery with a bad column is listed as it is, and not sent (see `claim`).
-        let _: Option<DeliveryState> = columns.word("state", &self.state);
-        Some(self)
+        let delivery = row.record();
+        let _: Option<DeliveryState> = row.word("state");
+        delivery
     }
 }
 
@@ -114,11 +112,12 @@ pub(crate) async fn claim(store: &Store, id: i64, end: UnixMillis) -> Result<Opt
     .bind((end.0, id, now.0))
     .fetch_optional(write.connection())
     .await?;
-    if claimed.as_ref().is_some_and(|found| found.bad.is_some()) {
+    if let Some(Found { row, bad: Some(bad) }) = &claimed {
         // Otherwise every search would find it again. It is listed, and can be repeated after its repair.
         let failed = query("UPDATE webhook_deliveries SET state = 'failed', due_at = NULL WHERE id = $1");
         failed.bind(id).execute(write.connection()).await?;
-        rows::found(write.connection().unreadable(), claimed);
+        let key = rows::key(Table::WebhookDeliveries, id.to_string(), &row.endpoint);
+        rows::record(write.connection().unreadable(), &key, bad.column, &bad.reason);
         write.commit().await?;
         return Ok(None);
     }
@@ -215,16 +214,15 @@ async fn judge_endpoint(
 /// Makes a delivery due again, with as many attempts as the first time. `None` if it does not exist.
 pub(crate) async fn repeat(write: &mut Write, endpoint: &str, id: i64) -> Result<Option<Delivery>> {
     let now = write.now();
-    let repeated: Option<Found<Delivery>> = query_as(
+    let repeated: Option<StoredRow<Delivery>> = query_as(
         "UPDATE webhook_deliveries SET state = 'waiting', attempts = 0, due_at = $1 WHERE endpoint = $2 AND id = $3
          RETURNING *",
     )
     .bind((now.0, endpoint, id))
     .fetch_optional(write.connection())
     .await?;
-    if let Some(column) = repeated.as_ref().and_then(|found| found.bad.as_ref()).map(|bad| bad.column) {
-        let key = rows::key(Table::WebhookDeliveries, id.to_string(), endpoint);
-        return Err(rows::unreadable(&key, column));
+    if let Some(StoredRow { key, bad: Some(bad), .. }) = &repeated {
+        return Err(rows::unreadable(key, bad.column));
     }
     if repeated.is_some() {
         let [_, waiting] = counted(endpoint);
@@ -255,7 +253,7 @@ impl Store {
              WHERE endpoint = $1 AND id < $2 AND ($3 IS NULL OR state = $3) ORDER BY id DESC LIMIT $4",
         )
         .bind((endpoint, before, state.map(DeliveryState::as_str), limit));
-        rows::all::<Delivery>(self.reader(), found).await
+        rows::all(self.reader(), found).await
     }
 
     /// How many deliveries wait, and how many of them should have been tried before `overdue`.
