@@ -1,6 +1,6 @@
 //! Stored data about certificate authorities: accounts and orders in progress.
 
-use chassis::sql::{Connection, query, query_as};
+use chassis::sql::{Connection, On, query, query_as};
 use contract::feed::Entity;
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
@@ -62,14 +62,6 @@ impl Store {
         rows::upsert(Table::AcmeOrders, &["authority", "hostname"], &[], values).execute(write.connection()).await?;
         queue::leave_one(write.connection(), &order.authority, &order.hostname).await?;
         write.commit().await.map(drop)
-    }
-
-    /// Deletes an order that is no longer needed.
-    pub(crate) async fn forget_order(&self, authority: &str, hostname: &Hostname) -> Result<()> {
-        query("DELETE FROM acme_orders WHERE authority = $1 AND hostname = $2")
-            .bind((authority, hostname.as_str()))
-            .run(self.writer())
-            .await
     }
 
     /// Orders of removed names with authorizations to deactivate now, at most `limit`.
@@ -142,11 +134,9 @@ pub(crate) async fn finish_orders(connection: &mut Connection, hostname: &Hostna
 }
 
 /// Deletes a failed order, so that the next attempt begins a new one.
-pub(crate) async fn forget_order(connection: &mut Connection, authority: &str, hostname: &Hostname) -> Result<()> {
-    query("DELETE FROM acme_orders WHERE authority = $1 AND hostname = $2")
-        .bind((authority, hostname.as_str()))
-        .run(connection)
-        .await
+pub(crate) async fn forget_order(on: impl Into<On<'_>>, authority: &str, hostname: &Hostname) -> Result<()> {
+    let order = query("DELETE FROM acme_orders WHERE authority = $1 AND hostname = $2");
+    order.bind((authority, hostname.as_str())).run(on).await
 }
 
 /// Deletes limits that are wholly free again, and abandons orders and waits of names without a domain, which a crash

@@ -4,7 +4,7 @@ mod claims;
 mod roles;
 mod visits;
 
-use chassis::sql::{Connection, Found, Kind, RowKey, query, query_as, query_scalar};
+use chassis::sql::{Connection, Found, Kind, On, RowKey, query, query_as, query_scalar};
 use contract::hostname::Hostname;
 use contract::site::RedirectStatus;
 use contract::time::UnixMillis;
@@ -167,12 +167,6 @@ impl Store {
         Ok(fence)
     }
 
-    /// Domains of a project that count towards its limit.
-    pub(crate) async fn count_domains(&self, project: &ProjectRef) -> Result<u64> {
-        let mut connection = self.reader().acquire().await?;
-        count_domains(&mut connection, project).await
-    }
-
     /// Since when the first of the domains waits that miss only their certificate.
     pub(crate) async fn oldest_certificate_wait(&self) -> Result<Option<UnixMillis>> {
         // Numbers sort before other values, so a damaged row hides no other.
@@ -209,11 +203,9 @@ pub(crate) async fn find_domain(
 }
 
 /// Domains of a project that count towards its limit.
-pub(crate) async fn count_domains(connection: &mut Connection, project: &ProjectRef) -> Result<u64> {
-    let count: i64 = query_scalar("SELECT COUNT(*) FROM domains WHERE project = $1 AND removal IS NULL")
-        .bind(project.uid.as_str())
-        .fetch_one(connection)
-        .await?;
+pub(crate) async fn count_domains(on: impl Into<On<'_>>, project: &ProjectRef) -> Result<u64> {
+    let count = query_scalar("SELECT COUNT(*) FROM domains WHERE project = $1 AND removal IS NULL");
+    let count: i64 = count.bind(project.uid.as_str()).fetch_one(on).await?;
     Ok(count.unsigned_abs())
 }
 

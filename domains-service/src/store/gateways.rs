@@ -1,11 +1,11 @@
 //! Stored generations of the gateways' keys.
 
-use chassis::sql::{Connection, query, query_as};
+use chassis::sql::{On, query, query_as};
 use contract::keyring::GENERATIONS_MAX;
 use contract::time::UnixSeconds;
 
 use super::rows::{self, Columns, ReadKey, Stored, Table};
-use super::{Result, Store, Write};
+use super::{Result, Write};
 
 /// Highest number of a generation: numbers are seconds since the Unix epoch, or one more than the last number.
 const GENERATION_MAX: i64 = 1 << 40;
@@ -35,24 +35,12 @@ impl Stored for SealedGeneration {
     }
 }
 
-impl Store {
-    /// The generations of keys, the newest first.
-    pub(crate) async fn generations(&self) -> Result<Vec<SealedGeneration>> {
-        read_generations(&mut self.reader().acquire().await?).await
-    }
-}
-
-async fn read_generations(connection: &mut Connection) -> Result<Vec<SealedGeneration>> {
-    let found = query_as("SELECT number, sealed, signs_from FROM gateway_keys ORDER BY number DESC");
-    rows::all(connection, found).await
+/// The generations of keys, the newest first.
+pub(crate) async fn generations(on: impl Into<On<'_>>) -> Result<Vec<SealedGeneration>> {
+    rows::all(on, query_as("SELECT number, sealed, signs_from FROM gateway_keys ORDER BY number DESC")).await
 }
 
 impl Write {
-    /// The generations of keys, the newest first.
-    pub(crate) async fn generations(&mut self) -> Result<Vec<SealedGeneration>> {
-        read_generations(self.connection()).await
-    }
-
     /// Replaces the keys of a generation.
     pub(crate) async fn replace_generation(&mut self, generation: &SealedGeneration) -> Result<()> {
         query("UPDATE gateway_keys SET sealed = $2 WHERE number = $1")

@@ -1,6 +1,6 @@
 //! Stored API keys: digests, never keys.
 
-use chassis::sql::{Connection, Found, query, query_as, query_scalar};
+use chassis::sql::{Connection, Found, On, query, query_as, query_scalar};
 use contract::feed::{Entity, EntityName};
 use contract::key::{ApiKey, Environment, KeyDigest, KeyId, Scopes};
 use contract::time::{UnixMillis, UnixSeconds};
@@ -99,6 +99,15 @@ pub(crate) async fn withdraw(write: &mut Write, key: &KeyRecord) -> Result<()> {
 }
 
 impl Store {
+    /// The readable key with this digest, whosever it is, unless its project is removed.
+    pub(crate) async fn key_by_digest(&self, digest: KeyDigest) -> Result<Option<KeyRecord>> {
+        let row = query_as(with_project!(
+            "api_keys WHERE digest = $1
+             AND EXISTS (SELECT 1 FROM projects WHERE id = project AND removed_at IS NULL)"
+        ));
+        rows::readable(self.reader(), row.bind(digest.to_text())).await
+    }
+
     /// Up to `limit` of a project's keys, oldest first, with those revoked lately, after the time and id in `after`.
     pub(crate) async fn keys(&self, project: &ProjectRef, after: &(i64, String), limit: i64) -> Result<Vec<KeyRecord>> {
         let page = query_as(page_of!("api_keys")).bind((project.uid.as_str(), after.0, &after.1, limit));
@@ -106,18 +115,14 @@ impl Store {
     }
 }
 
-/// The project's key with this id, within a transaction; `None` for a removed project.
-pub(crate) async fn find_key(
-    connection: &mut Connection,
-    project: &ProjectRef,
-    id: &KeyId,
-) -> Result<Option<KeyRecord>> {
+/// The project's key with this id; `None` for a removed project.
+pub(crate) async fn find_key(on: impl Into<On<'_>>, project: &ProjectRef, id: &KeyId) -> Result<Option<KeyRecord>> {
     let row = query_as(with_project!(
         "api_keys WHERE project = $1 AND id = $2
              AND EXISTS (SELECT 1 FROM projects WHERE id = $1 AND removed_at IS NULL)"
     ))
     .bind((project.uid.as_str(), id.as_str()));
-    rows::one(connection, row).await
+    rows::one(on, row).await
 }
 
 /// All keys of a project.

@@ -3,7 +3,7 @@
 mod erasures;
 mod repaired;
 
-use chassis::sql::{Connection, query, query_as};
+use chassis::sql::{Connection, On, query, query_as};
 use contract::browsers::Browsers;
 use contract::hostname::Hostname;
 use contract::plan::{Limits, Plan};
@@ -129,27 +129,11 @@ fn limits(row: &mut Columns<'_>) -> Option<Limits> {
     limits
 }
 
-/// A readable record.
-fn whole(record: Option<ProjectRecord>) -> Result<Option<ProjectRecord>> {
-    match record {
-        Some(ProjectRecord { unreadable: Some(column), id, .. }) => {
-            Err(rows::unreadable(&rows::key(Table::Projects, id.uid.as_str(), ""), column))
-        }
-        record => Ok(record),
-    }
-}
-
 impl Store {
-    /// The project, unless it is removed.
-    pub(crate) async fn find_project(&self, id: &ProjectRef) -> Result<Option<ProjectRecord>> {
-        let mut connection = self.reader().acquire().await?;
-        find_project(&mut connection, id).await
-    }
-
     /// The project of this name. A project that is not found because its row is damaged is repaired first, so that its
     /// keys and domains can be withdrawn.
     pub(crate) async fn project_named(&self, name: &ProjectId) -> Result<Option<ProjectRef>> {
-        let find = async || find_named(&mut self.reader().acquire().await?, name).await;
+        let find = async || find_named(self.reader(), name).await;
         let found = match find().await {
             Ok(None) | Err(StoreError::Unreadable { .. }) if self.repair_projects(Some(name)).await? => find().await,
             found => found,
@@ -184,14 +168,19 @@ impl Store {
     }
 }
 
-/// The project, unless it is removed, within a transaction.
-pub(crate) async fn find_project(connection: &mut Connection, id: &ProjectRef) -> Result<Option<ProjectRecord>> {
-    find_by_uid(connection, &id.uid).await
+/// The project, unless it is removed.
+pub(crate) async fn find_project(on: impl Into<On<'_>>, id: &ProjectRef) -> Result<Option<ProjectRecord>> {
+    find_by_uid(on, &id.uid).await
 }
 
 /// The same by identity.
-pub(crate) async fn find_by_uid(connection: &mut Connection, uid: &ProjectUid) -> Result<Option<ProjectRecord>> {
-    whole(read_project(connection, uid).await?)
+pub(crate) async fn find_by_uid(on: impl Into<On<'_>>, uid: &ProjectUid) -> Result<Option<ProjectRecord>> {
+    match read_project(on, uid).await? {
+        Some(ProjectRecord { unreadable: Some(column), .. }) => {
+            Err(rows::unreadable(&rows::key(Table::Projects, uid.as_str(), ""), column))
+        }
+        record => Ok(record),
+    }
 }
 
 /// The project's identity and name at present, also where the rest of its row cannot be read.
@@ -199,15 +188,15 @@ pub(crate) async fn find_ref(connection: &mut Connection, uid: &ProjectUid) -> R
     Ok(read_project(connection, uid).await?.map(|project| project.id))
 }
 
-async fn read_project(connection: &mut Connection, uid: &ProjectUid) -> Result<Option<ProjectRecord>> {
+async fn read_project(on: impl Into<On<'_>>, uid: &ProjectUid) -> Result<Option<ProjectRecord>> {
     let row = query_as("SELECT * FROM projects WHERE id = $1 AND removed_at IS NULL").bind(uid.as_str());
-    rows::one(connection, row).await
+    rows::one(on, row).await
 }
 
 /// The project of this name, also with an unreadable row.
-pub(crate) async fn find_named(connection: &mut Connection, name: &ProjectId) -> Result<Option<ProjectRecord>> {
+pub(crate) async fn find_named(on: impl Into<On<'_>>, name: &ProjectId) -> Result<Option<ProjectRecord>> {
     let row = query_as("SELECT * FROM projects WHERE name = $1 AND removed_at IS NULL").bind(name.as_str());
-    rows::one(connection, row).await
+    rows::one(on, row).await
 }
 
 /// Removed projects that had this name, the one removed last first.

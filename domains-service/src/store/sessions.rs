@@ -1,12 +1,11 @@
 //! Stored dashboard sessions: digests, never the value of a cookie.
 
 use chassis::sql::{Found, query, query_as};
-use contract::key::{KeyDigest, KeyId};
+use contract::key::KeyId;
 use contract::time::UnixMillis;
 
-use super::keys::KeyRecord;
 use super::rows::{self, Columns, ReadKey, Stored, Table};
-use super::{Result, Store, keys, with_project};
+use super::{Result, Store, with_project};
 use crate::project::ProjectRef;
 
 /// Without a request for this long, a session ends: an hour.
@@ -180,26 +179,6 @@ impl Store {
         .await?;
         write.commit().await?;
         Ok(spent.filter(|spent| spent.bad.is_none()).map(|spent| spent.row.0))
-    }
-
-    /// The key with this digest, whosever it is, unless its project is removed.
-    pub(crate) async fn key_by_digest(&self, digest: KeyDigest) -> Result<Option<KeyRecord>> {
-        let found: Option<Found<(String, String, String)>> = query_as(
-            "SELECT p.id, p.name, k.id FROM api_keys k JOIN projects p ON p.id = k.project WHERE k.digest = $1",
-        )
-        .bind(digest.to_text())
-        .fetch_optional(self.reader())
-        .await?;
-        let Some(Found { row: (project, name, id), .. }) = found else { return Ok(None) };
-        // An unreadable key signs no user in. It is recorded where its row is read.
-        let (Ok(uid), Ok(name), Ok(id)) = (project.parse(), name.parse(), id.parse()) else { return Ok(None) };
-        self.key(&ProjectRef { uid, name }, &id).await
-    }
-
-    /// The project's key with this id.
-    pub(crate) async fn key(&self, project: &ProjectRef, id: &KeyId) -> Result<Option<KeyRecord>> {
-        let mut connection = self.reader().acquire().await?;
-        keys::find_key(&mut connection, project, id).await
     }
 }
 

@@ -56,11 +56,6 @@ impl Store {
         rows::all(self.reader(), page).await
     }
 
-    /// The project's endpoint with this id.
-    pub(crate) async fn find_webhook(&self, project: &ProjectRef, id: &str) -> Result<Option<EndpointRecord>> {
-        find_webhook(self.reader(), project, id).await
-    }
-
     /// The endpoint with this id, whosever it is.
     pub(crate) async fn webhook(&self, id: &str) -> Result<Option<EndpointRecord>> {
         let row = query_as(with_project!("webhook_endpoints WHERE id = $1")).bind(id);
@@ -68,7 +63,7 @@ impl Store {
     }
 }
 
-/// The project's endpoint with this id, on a reader or within a transaction.
+/// The project's endpoint with this id.
 pub(crate) async fn find_webhook(
     on: impl Into<On<'_>>,
     project: &ProjectRef,
