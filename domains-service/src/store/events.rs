@@ -8,7 +8,7 @@ use domains_api::types::Event;
 use super::credentials::GOOD_OPERATOR;
 use super::rows::{self, Columns, ReadKey, Stored, Table};
 use super::write::Done;
-use super::{Result, Store, StoreError, Write, kept, webhooks};
+use super::{Result, Store, StoreError, Write, kept, webhooks, with_project};
 use crate::actor::Actor;
 use crate::project::ProjectRef;
 
@@ -162,7 +162,7 @@ impl Store {
         before: Option<i64>,
     ) -> Result<Vec<Through>> {
         let found = query_as(
-            "SELECT id, project, NULL AS project_name, domain, kind, actor, client, gateway, detail, at_ms FROM events
+            "SELECT *, NULL AS project_name FROM events
              WHERE project = $1 AND ($2 IS NULL OR domain = $2) AND id < $3 ORDER BY id DESC LIMIT $4",
         )
         .bind((
@@ -181,13 +181,9 @@ impl Store {
         since: UnixMillis,
         before: Option<i64>,
     ) -> Result<Vec<Through>> {
-        let found = query_as(
-            "SELECT e.id, e.project, p.name AS project_name, e.domain, e.kind, e.actor, e.client, e.gateway, e.detail,
-                    e.at_ms
-             FROM events e LEFT JOIN projects p ON p.id = e.project
-             WHERE e.gateway = $1 AND e.at_ms >= $2 AND e.id < $3 ORDER BY e.id DESC LIMIT $4",
-        )
-        .bind((gateway, since.0, before.unwrap_or(i64::MAX), EVENTS_PER_PAGE));
+        let found =
+            query_as(with_project!("events WHERE gateway = $1 AND at_ms >= $2 AND id < $3 ORDER BY id DESC LIMIT $4"))
+                .bind((gateway, since.0, before.unwrap_or(i64::MAX), EVENTS_PER_PAGE));
         rows::all(self.reader(), found).await
     }
 }

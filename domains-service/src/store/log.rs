@@ -148,7 +148,7 @@ impl Store {
     ) -> Result<Next> {
         let mut reading = self.reading().await?;
         let counters = Counters::read(&mut reading).await?;
-        let after = i64::try_from(revision.0).unwrap_or(i64::MAX);
+        let after = of_revision(revision);
         // The row of the follower's own revision first.
         let mut rows: Vec<Found<Row>> = query_as(
             "SELECT revision, mark, effect, at_ms FROM changes WHERE revision >= $1 ORDER BY revision LIMIT $2",
@@ -217,7 +217,7 @@ impl Store {
                 .fetch_one(write.connection())
                 .await?;
         if rows == 0 {
-            write.mark_the_first().await?;
+            write.log("").await?;
         } else {
             tracing::error!(
                 revision = write.revision().0,
@@ -226,7 +226,7 @@ impl Store {
             );
             // Its mark is unreadable; without the row, the revision counts as lost.
             query("DELETE FROM changes WHERE revision = $1")
-                .bind(i64::try_from(write.revision().0).unwrap_or(i64::MAX))
+                .bind(of_revision(write.revision()))
                 .execute(write.connection())
                 .await?;
             write.resend().await?;
@@ -250,6 +250,11 @@ impl Store {
     }
 }
 
+/// A revision as a column has it.
+pub(super) fn of_revision(revision: Revision) -> i64 {
+    i64::try_from(revision.0).unwrap_or(i64::MAX)
+}
+
 /// A mark as its column has it.
 pub(super) fn of_mark(mark: Mark) -> i64 {
     mark.0.cast_signed()
@@ -270,7 +275,7 @@ async fn newest_row(reading: &mut Connection) -> Result<Option<Position>> {
 /// The mark of a revision, if its row exists and is readable.
 async fn mark_of(reading: &mut Connection, revision: Revision) -> Result<Option<Mark>> {
     let mark = query_as("SELECT mark FROM changes WHERE revision = $1");
-    let mark = mark.bind(i64::try_from(revision.0).unwrap_or(i64::MAX)).fetch_optional(reading).await?;
+    let mark = mark.bind(of_revision(revision)).fetch_optional(reading).await?;
     Ok(mark.filter(|found: &Found<(i64,)>| found.bad.is_none()).map(|found| as_mark(found.row.0)))
 }
 

@@ -9,7 +9,7 @@ use chassis::sql::{Connection, Found, query, query_as, query_scalar};
 use contract::feed::{NodeReport, Revision};
 use contract::time::UnixMillis;
 
-use super::log::{as_mark, of_mark};
+use super::log::{as_mark, of_mark, of_revision};
 use super::rows::{self, Columns, ReadKey, Stored, Table};
 use super::{Result, Store};
 
@@ -120,7 +120,7 @@ impl Store {
             name,
             process.report.place.as_deref().unwrap_or_default(),
             &process.report.version,
-            i64::try_from(process.report.applied.0).unwrap_or(i64::MAX),
+            of_revision(process.report.applied),
             process.report.mark.map(of_mark),
             process.first_seen.0,
             process.last_seen.0,

@@ -10,6 +10,7 @@ use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 pub(crate) use domains_api::types::WithdrawalKind as Kind;
 
+use super::log::of_revision;
 use super::rows::{self, Columns, ReadKey, Stored, StoredRow, Table};
 use super::{Result, Store, Write};
 use crate::project::ProjectRef;
@@ -60,11 +61,6 @@ impl Stored for Withdrawal {
     }
 }
 
-/// A revision as a column has it.
-fn column(revision: Revision) -> i64 {
-    i64::try_from(revision.0).unwrap_or(i64::MAX)
-}
-
 impl Write {
     /// Records a withdrawal by the changes so far.
     pub(crate) async fn record_withdrawal(&mut self, what: Kind, which: &str, project: &ProjectRef) -> Result<()> {
@@ -74,7 +70,7 @@ impl Write {
              VALUES ($1, $2, $3, $4, $5, $6)
              ON CONFLICT (project, what, which) DO UPDATE SET revision = excluded.revision, since = excluded.since",
         )
-        .bind((what.as_str(), which, project.uid.as_str(), project.name.as_str(), column(revision), now.0))
+        .bind((what.as_str(), which, project.uid.as_str(), project.name.as_str(), of_revision(revision), now.0))
         .execute(self.connection())
         .await?;
         query(
@@ -144,7 +140,7 @@ impl Store {
 /// Deletes the withdrawals up to `revision`, which every process has applied.
 pub(crate) async fn end(connection: &mut Connection, revision: Revision) -> Result<Vec<Withdrawal>> {
     let ended = query_as("DELETE FROM withdrawals WHERE revision <= $1 RETURNING *");
-    let ended: Vec<StoredRow<Withdrawal>> = ended.bind(column(revision)).fetch_all(&mut *connection).await?;
+    let ended: Vec<StoredRow<Withdrawal>> = ended.bind(of_revision(revision)).fetch_all(&mut *connection).await?;
     // A row that cannot be read is over as well.
     for row in &ended {
         connection.unreadable().forget(&row.key);
@@ -156,7 +152,7 @@ pub(crate) async fn end(connection: &mut Connection, revision: Revision) -> Resu
 pub(crate) async fn end_removals(connection: &mut Connection, revision: Revision) -> Result<Vec<Hostname>> {
     let ended: Vec<Found<(String,)>> =
         query_as("DELETE FROM domains WHERE removal <= $1 AND status = 'removing' RETURNING name")
-            .bind(column(revision))
+            .bind(of_revision(revision))
             .fetch_all(connection)
             .await?;
     Ok(ended.into_iter().filter_map(|found| found.row.0.parse().ok()).collect())

@@ -133,7 +133,7 @@ impl Write {
 
     /// Writes the row of the newest revision. A row that already has the number is damaged: the number was not given
     /// out before.
-    async fn log(&mut self, effect: &str) -> Result<()> {
+    pub(super) async fn log(&mut self, effect: &str) -> Result<()> {
         query(
             "INSERT INTO changes (revision, effect, at_ms, mark) VALUES ($1, $2, $3, $4)
              ON CONFLICT (revision) DO UPDATE SET effect = excluded.effect, at_ms = excluded.at_ms, mark = excluded.mark",
@@ -148,11 +148,6 @@ impl Write {
         self.current = self.current.max(lost.min(COUNTER_MAX)).max(self.now.0).saturating_add(REVISIONS_AHEAD);
         set_setting(log::REPLACED_BELOW, &self.current.to_string()).execute(&mut self.transaction).await?;
         self.forget_effects().await
-    }
-
-    /// Writes the row of a new database's first revision.
-    pub(super) async fn mark_the_first(&mut self) -> Result<()> {
-        self.log("").await
     }
 
     /// Gives out a revision that followers reach only by a snapshot: the log may lack a change that entities contain.

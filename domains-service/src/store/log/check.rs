@@ -84,12 +84,8 @@ impl<'a> Check<'a> {
                 }
             },
         };
-        rows::record(
-            reading.unreadable(),
-            &rows::key(Table::Changes, revision.to_string(), ""),
-            bad.column,
-            &bad.reason,
-        );
+        let key = rows::key(Table::Changes, revision.to_string(), "");
+        rows::record(reading.unreadable(), &key, bad.column, &bad.reason);
         Ok(None)
     }
 
