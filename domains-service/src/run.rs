@@ -188,7 +188,7 @@ pub async fn start_in(
         }
         admin_shutdown.begin();
         result = result.and(admins.join_next().await.map_or(Ok(()), of_listener));
-        app.core.store.close().await;
+        app.core.store.database().close().await;
         result
     });
     Ok(Running::new("domains-service", addresses, task))

@@ -218,14 +218,9 @@ impl Store {
         set_setting(name, value).run(self.writer()).await
     }
 
-    /// The database itself, for health checks.
+    /// The database itself, for health checks and to close it.
     pub(crate) fn database(&self) -> Database {
         self.database.clone()
-    }
-
-    /// Finishes the statements in progress and closes the connections.
-    pub(crate) async fn close(&self) {
-        self.database.close().await;
     }
 }
 

@@ -124,15 +124,6 @@ impl Stored for Credential {
     }
 }
 
-chassis::record! {
-    /// The valid credential of a name.
-    struct Holder {
-        kind: String,
-        file: Option<String>,
-        expires_at: Option<i64>,
-    }
-}
-
 impl Stored for Recorded {
     const KEY: ReadKey = Credential::KEY;
 
@@ -161,8 +152,6 @@ macro_rules! recorded {
         )
     };
 }
-
-mod made;
 
 /// A statement about the valid credential of the name `$1`, where a credential of the kind `$2` is to replace it.
 macro_rules! of_holder {
@@ -251,15 +240,15 @@ impl Write {
     /// Ends the name's present credential, if the new one may replace it.
     async fn make_room(&mut self, new: &Enrolment<'_>, file: Option<&str>) -> Result<Result<(), NotEnrolled>> {
         let holder = query_as(of_holder!("SELECT kind, file, expires_at FROM credentials"));
-        let holder: Option<Found<Holder>> =
+        let holder: Option<Found<(String, Option<String>, Option<i64>)>> =
             holder.bind((new.name, new.kind.as_str())).fetch_optional(self.connection()).await?;
         // An unreadable credential is invalid, and is replaced.
-        if let Some(Found { row: holder, bad: None }) = &holder {
-            if holder.kind != new.kind.as_str() {
+        if let Some(Found { row: (kind, other_file, expires_at), bad: None }) = &holder {
+            if kind != new.kind.as_str() {
                 return Ok(Err(NotEnrolled::OtherKind));
             }
-            let is_over = holder.expires_at.is_some_and(|end| end <= self.now().0);
-            if !is_over && (file.is_none() || holder.file.is_none()) {
+            let is_over = expires_at.is_some_and(|end| end <= self.now().0);
+            if !is_over && (file.is_none() || other_file.is_none()) {
                 return Ok(Err(NotEnrolled::Exists));
             }
         }
@@ -277,6 +266,31 @@ impl Write {
             forget_processes_of(self.connection(), new.name).await?;
         }
         Ok(Ok(()))
+    }
+
+    /// The valid credential of this name, or else the one that was revoked last, if any.
+    pub(crate) async fn last_credential(&mut self, kind: Kind, name: &str) -> Result<Option<Recorded>> {
+        let found = query_as(recorded!(
+            "WHERE c.kind = $1 AND c.name = $2 ORDER BY c.revoked_at IS NOT NULL, c.revoked_at DESC, c.digest LIMIT 1"
+        ));
+        rows::readable(self.connection(), found.bind((kind.as_str(), name))).await
+    }
+
+    /// The valid credentials that credentials of this name made, revoked ones included, and those that these made, by
+    /// kind and name. With `also_revoked`, what they made and is revoked follows, as far as the list has room.
+    pub(crate) async fn made_by(&mut self, kind: Kind, name: &str, also_revoked: bool) -> Result<Vec<Recorded>> {
+        let found = query_as(recorded!(
+            "WHERE (c.revoked_at IS NULL OR $3 > 0) AND c.digest IN
+             (WITH RECURSIVE made (digest) AS
+                  (SELECT digest FROM credentials WHERE made_by IN
+                       (SELECT digest FROM credentials WHERE kind = $1 AND name = $2)
+                   UNION
+                   SELECT later.digest FROM credentials later JOIN made ON later.made_by = made.digest)
+              SELECT digest FROM made)
+             ORDER BY c.revoked_at IS NOT NULL, c.revoked_at DESC, c.kind, c.name LIMIT $4"
+        ))
+        .bind((kind.as_str(), name, i64::from(also_revoked), LISTED_MAX));
+        rows::all(self.connection(), found).await
     }
 
     /// Checks in this transaction that the caller's credential is still valid: another replica may have revoked it just

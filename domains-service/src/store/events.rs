@@ -109,14 +109,8 @@ impl Write {
         .fetch_one(self.connection())
         .await?;
         if actor.name() != Actor::system().name() {
-            self.log_on_commit(Done {
-                kind: kind.to_owned(),
-                project: project.name.to_string(),
-                domain: domain.map(ToString::to_string),
-                actor: actor.name().to_owned(),
-                client: actor.client().map(|client| client.to_string()),
-                gateway: actor.gateway().map(str::to_owned),
-            });
+            let (project, actor) = (project.clone(), actor.clone());
+            self.log_on_commit(Done { kind: kind.to_owned(), project, domain: domain.cloned(), actor });
         }
         self.bound_events(project).await?;
         webhooks::enqueue(self, project, domain, kind, &detail, id).await

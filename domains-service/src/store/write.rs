@@ -10,6 +10,8 @@ use contract::time::UnixMillis;
 use super::log::counters::{COUNTER_MAX, Counters};
 use super::rows::{self, Table};
 use super::{Commits, Result, log, notices, set_setting, to_json};
+use crate::actor::Actor;
+use crate::project::ProjectRef;
 
 /// A writing transaction. Dropping it without [`Write::commit`] rolls it back.
 pub(crate) struct Write {
@@ -29,11 +31,9 @@ const REVISIONS_AHEAD: i64 = 1_000_000_000;
 /// A change for the log: one line each, written after the commit.
 pub(super) struct Done {
     pub(super) kind: String,
-    pub(super) project: String,
-    pub(super) domain: Option<String>,
-    pub(super) actor: String,
-    pub(super) client: Option<String>,
-    pub(super) gateway: Option<String>,
+    pub(super) project: ProjectRef,
+    pub(super) domain: Option<Hostname>,
+    pub(super) actor: Actor,
 }
 
 impl Write {
@@ -177,7 +177,10 @@ impl Write {
             notices::committed(&mut self.transaction, self.current).await?;
         }
         self.transaction.commit().await?;
-        for Done { kind, project, domain, actor, client, gateway } in self.done {
+        for Done { kind, project, domain, actor } in self.done {
+            let (project, domain) = (project.name.as_str(), domain.as_ref().map(Hostname::as_str));
+            let (client, gateway) = (actor.client().map(|client| client.to_string()), actor.gateway());
+            let actor = actor.name();
             tracing::info!(project.id = project, domain, actor, client, gateway, what = kind, "recorded a change");
         }
         let revision = Revision(self.current.unsigned_abs());
