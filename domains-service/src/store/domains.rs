@@ -106,7 +106,7 @@ impl Store {
     /// many due domains does not delay the others. Rows that cannot be read are postponed by [`POSTPONED_MILLIS`];
     /// otherwise each query would return them again in place of readable ones.
     pub(crate) async fn due_domains(&self, now: UnixMillis, per_project: usize, limit: i64) -> Result<Vec<Domain>> {
-        let found: Vec<StoredRow<Domain>> = query_as(with_project!(
+        let mut found: Vec<StoredRow<Domain>> = query_as(with_project!(
             "(SELECT *, ROW_NUMBER() OVER (PARTITION BY project ORDER BY due_at) AS turn
                             FROM domains WHERE due_at <= $1 AND CAST(lease_until AS BIGINT) <= $1) AS due
              WHERE turn <= $2 ORDER BY turn, due_at LIMIT $3"
@@ -114,15 +114,10 @@ impl Store {
         .bind((now.0, i64::try_from(per_project).unwrap_or(i64::MAX), limit))
         .fetch_all(self.reader())
         .await?;
-        let (mut domains, mut unreadable) = rows::split(self.reader().unreadable(), found);
-        let (undated, undated_keys) = rows::split(self.reader().unreadable(), self.undated_domains(limit).await?);
-        unreadable.extend(undated_keys.into_iter().chain(undated.iter().map(row_key)));
-        domains.retain(|domain| {
-            if domain.unreadable.is_some() {
-                unreadable.push(row_key(domain));
-            }
-            domain.unreadable.is_none()
-        });
+        found.extend(self.undated_domains(limit).await?);
+        let unreadable: Vec<_> = found.iter().filter(|row| row.bad.is_some()).map(|row| row.key.clone()).collect();
+        let mut domains = rows::each(self.reader().unreadable(), found);
+        domains.retain(|domain| domain.unreadable.is_none());
         for key in unreadable {
             self.postpone_unreadable(&key, now).await?;
         }
