@@ -66,45 +66,36 @@ impl Store {
 
     /// Orders of removed names with authorizations to deactivate now, at most `limit`.
     pub(crate) async fn abandoned_orders(&self, now: UnixMillis, limit: i64) -> Result<Vec<OrderRecord>> {
-        let found: Vec<StoredRow<OrderRecord>> = query_as(
+        let found = query_as(
             "SELECT authority, hostname, url, sealed_key, created_at FROM acme_orders
              WHERE abandoned_at <= $1 ORDER BY abandoned_at LIMIT $2",
-        )
-        .bind((now.0, limit))
-        .fetch_all(self.reader())
-        .await?;
+        );
+        let found: Vec<StoredRow<OrderRecord>> = found.bind((now.0, limit)).fetch_all(self.reader()).await?;
         let (orders, unreadable) = rows::split(self.reader().unreadable(), found);
         for key in unreadable {
-            query("UPDATE acme_orders SET abandoned_at = $1 WHERE url = $2 AND authority = $3")
-                .bind((now.plus(POSTPONED_MILLIS).0, &key.row, &key.of))
-                .execute(self.writer())
-                .await?;
+            let postpone = query("UPDATE acme_orders SET abandoned_at = $1 WHERE url = $2 AND authority = $3");
+            postpone.bind((now.plus(POSTPONED_MILLIS).0, &key.row, &key.of)).execute(self.writer()).await?;
         }
         Ok(orders)
     }
 
     /// Deletes an order after its authorizations are deactivated, unless another order has replaced it.
     pub(crate) async fn forget_abandoned(&self, order: &OrderRecord) -> Result<()> {
-        query("DELETE FROM acme_orders WHERE authority = $1 AND hostname = $2 AND url = $3")
-            .bind((&order.authority, order.hostname.as_str(), &order.url))
-            .run(self.writer())
-            .await
+        let delete = query("DELETE FROM acme_orders WHERE authority = $1 AND hostname = $2 AND url = $3");
+        delete.bind((&order.authority, order.hostname.as_str(), &order.url)).run(self.writer()).await
     }
 
     /// Postpones an abandoned order, because its authority does not answer.
     pub(crate) async fn postpone_abandonment(&self, order: &OrderRecord, until: UnixMillis) -> Result<()> {
-        query("UPDATE acme_orders SET abandoned_at = $1 WHERE authority = $2 AND hostname = $3 AND url = $4")
-            .bind((until.0, &order.authority, order.hostname.as_str(), &order.url))
-            .run(self.writer())
-            .await
+        let postpone =
+            query("UPDATE acme_orders SET abandoned_at = $1 WHERE authority = $2 AND hostname = $3 AND url = $4");
+        postpone.bind((until.0, &order.authority, order.hostname.as_str(), &order.url)).run(self.writer()).await
     }
 
     /// Stores a setting unless it exists; returns the stored value.
     pub(crate) async fn remember(&self, name: &str, value: &str) -> Result<String> {
-        query("INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING")
-            .bind((name, value))
-            .execute(self.writer())
-            .await?;
+        let insert = query("INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING");
+        insert.bind((name, value)).execute(self.writer()).await?;
         Ok(self.setting(name).await?.unwrap_or_else(|| value.to_owned()))
     }
 
@@ -126,10 +117,8 @@ impl Store {
 
 /// Ends the orders and waits of a name because its certificate is in service.
 pub(crate) async fn finish_orders(connection: &mut Connection, hostname: &Hostname) -> Result<()> {
-    query("DELETE FROM certificate_queue WHERE hostname = $1")
-        .bind(hostname.as_str())
-        .execute(&mut *connection)
-        .await?;
+    let leave = query("DELETE FROM certificate_queue WHERE hostname = $1");
+    leave.bind(hostname.as_str()).execute(&mut *connection).await?;
     query("UPDATE acme_orders SET sealed_key = NULL WHERE hostname = $1").bind(hostname.as_str()).run(connection).await
 }
 
@@ -144,22 +133,18 @@ pub(crate) async fn forget_order(on: impl Into<On<'_>>, authority: &str, hostnam
 pub(crate) async fn tidy(connection: &mut Connection, now: UnixMillis) -> Result<()> {
     queue::tidy(connection, now).await?;
     // Only orders in progress: a domain in service keeps its last order.
-    query(
+    let abandon = query(
         "UPDATE acme_orders SET abandoned_at = $1, sealed_key = NULL
          WHERE sealed_key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM domains WHERE name = acme_orders.hostname)",
-    )
-    .bind(now.0)
-    .run(connection)
-    .await
+    );
+    abandon.bind(now.0).run(connection).await
 }
 
 /// A name was removed: unless another project has it, its authorizations are to be deactivated.
 pub(crate) async fn abandon_orders(connection: &mut Connection, hostname: &Hostname, now: UnixMillis) -> Result<()> {
-    query(
+    let abandon = query(
         "UPDATE acme_orders SET abandoned_at = $1, sealed_key = NULL
          WHERE hostname = $2 AND NOT EXISTS (SELECT 1 FROM domains WHERE name = $2)",
-    )
-    .bind((now.0, hostname.as_str()))
-    .run(connection)
-    .await
+    );
+    abandon.bind((now.0, hostname.as_str())).run(connection).await
 }

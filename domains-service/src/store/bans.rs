@@ -111,11 +111,9 @@ impl Store {
         bans.sort_by_key(|ban| Reverse(ban.until));
         let mut listed = Vec::new();
         for ban in bans.into_iter().take(limit) {
-            let row: Option<Found<(String, String)>> =
-                query_as("SELECT p.name, k.label FROM api_keys k JOIN projects p ON p.id = k.project WHERE k.id = $1")
-                    .bind(ban.key.as_str())
-                    .fetch_optional(self.reader())
-                    .await?;
+            let row =
+                query_as("SELECT p.name, k.label FROM api_keys k JOIN projects p ON p.id = k.project WHERE k.id = $1");
+            let row: Option<Found<(String, String)>> = row.bind(ban.key.as_str()).fetch_optional(self.reader()).await?;
             // A project with an unreadable name is recorded where its row is read.
             let holder = row.and_then(|found| Some((found.row.0.parse().ok()?, found.row.1)));
             let (project, label) = holder.unzip();

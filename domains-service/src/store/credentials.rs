@@ -313,10 +313,8 @@ impl Write {
     /// Ends the valid credential of this name for good, and the dashboard sessions and links that it opened.
     async fn withdraw(&mut self, kind: Kind, name: &str) -> Result<()> {
         let now = self.now().0;
-        query(of_holder!("UPDATE credentials SET revoked_at = $3"))
-            .bind((name, kind.as_str(), now))
-            .execute(self.connection())
-            .await?;
+        let revoke = query(of_holder!("UPDATE credentials SET revoked_at = $3"));
+        revoke.bind((name, kind.as_str(), now)).execute(self.connection()).await?;
         if kind == Kind::Operator {
             for statement in [
                 "DELETE FROM dashboard_sessions WHERE operator = $1",

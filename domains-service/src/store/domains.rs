@@ -135,10 +135,10 @@ impl Store {
 
     /// Postpones a domain with an unreadable row, or an unreadable project, by [`POSTPONED_MILLIS`].
     pub(crate) async fn postpone_unreadable(&self, key: &RowKey, now: UnixMillis) -> Result<()> {
-        query("UPDATE domains SET due_at = $1, lease_until = 0 WHERE name = $2 AND project = $3 AND removal IS NULL")
-            .bind((now.plus(POSTPONED_MILLIS).0, &key.row, &key.of))
-            .run(self.writer())
-            .await
+        let postpone = query(
+            "UPDATE domains SET due_at = $1, lease_until = 0 WHERE name = $2 AND project = $3 AND removal IS NULL",
+        );
+        postpone.bind((now.plus(POSTPONED_MILLIS).0, &key.row, &key.of)).run(self.writer()).await
     }
 
     /// Takes a lease on a domain until `until`; `None` when another worker has one. The fence returned must still be
@@ -256,25 +256,19 @@ pub(crate) async fn save_domain(connection: &mut Connection, domain: &Domain) ->
 
 /// Makes the project's domains due now, because its plan has changed.
 pub(crate) async fn check_again(connection: &mut Connection, project: &ProjectRef, now: UnixMillis) -> Result<()> {
-    query("UPDATE domains SET due_at = $1 WHERE project = $2 AND removal IS NULL")
-        .bind((now.0, project.uid.as_str()))
-        .run(connection)
-        .await
+    let make_due = query("UPDATE domains SET due_at = $1 WHERE project = $2 AND removal IS NULL");
+    make_due.bind((now.0, project.uid.as_str())).run(connection).await
 }
 
 /// Releases a lease on a domain.
 pub(crate) async fn release_lease(connection: &mut Connection, domain: &Domain) -> Result<()> {
-    query("UPDATE domains SET lease_until = 0 WHERE name = $1 AND project = $2")
-        .bind((domain.name.as_str(), domain.project.uid.as_str()))
-        .run(connection)
-        .await
+    let release = query("UPDATE domains SET lease_until = 0 WHERE name = $1 AND project = $2");
+    release.bind((domain.name.as_str(), domain.project.uid.as_str())).run(connection).await
 }
 
 /// Deletes a domain's row.
 pub(crate) async fn delete_domain(connection: &mut Connection, domain: &Domain) -> Result<()> {
     connection.unreadable().forget(&row_key(domain));
-    query("DELETE FROM domains WHERE name = $1 AND project = $2")
-        .bind((domain.name.as_str(), domain.project.uid.as_str()))
-        .run(connection)
-        .await
+    let delete = query("DELETE FROM domains WHERE name = $1 AND project = $2");
+    delete.bind((domain.name.as_str(), domain.project.uid.as_str())).run(connection).await
 }

@@ -122,13 +122,11 @@ impl Write {
         if kept::one_more(self.connection(), &owner).await? <= EVENTS_PER_PROJECT_MAX {
             return Ok(());
         }
-        query(
+        let delete_oldest = query(
             "DELETE FROM events WHERE project = $1
                  AND id <= (SELECT id FROM events WHERE project = $1 ORDER BY id DESC LIMIT 1 OFFSET $2)",
-        )
-        .bind((project.uid.as_str(), EVENTS_LEFT))
-        .execute(self.connection())
-        .await?;
+        );
+        delete_oldest.bind((project.uid.as_str(), EVENTS_LEFT)).execute(self.connection()).await?;
         let left = query_scalar("SELECT COUNT(*) FROM events WHERE project = $1");
         let left: i64 = left.bind(project.uid.as_str()).fetch_one(self.connection()).await?;
         kept::put_right(self.connection(), &owner, left).await

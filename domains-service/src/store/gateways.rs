@@ -43,10 +43,8 @@ pub(crate) async fn generations(on: impl Into<On<'_>>) -> Result<Vec<SealedGener
 impl Write {
     /// Replaces the keys of a generation.
     pub(crate) async fn replace_generation(&mut self, generation: &SealedGeneration) -> Result<()> {
-        query("UPDATE gateway_keys SET sealed = $2 WHERE number = $1")
-            .bind((generation.number, &generation.sealed))
-            .run(self.connection())
-            .await
+        let replace = query("UPDATE gateway_keys SET sealed = $2 WHERE number = $1");
+        replace.bind((generation.number, &generation.sealed)).run(self.connection()).await
     }
 
     /// Adds a generation of keys and deletes the oldest beyond the maximum, or all others if they are `compromised`.
@@ -62,11 +60,9 @@ impl Write {
         .await?;
         rows::forget_all(self.connection().unreadable(), Table::GatewayKeys, "");
         // Another replica that started in the same second was first; its generation serves as well.
-        query(
+        let insert = query(
             "INSERT INTO gateway_keys (number, sealed, signs_from) VALUES ($1, $2, $3) ON CONFLICT (number) DO NOTHING",
-        )
-        .bind((generation.number, &generation.sealed, generation.signs_from.0))
-        .run(self.connection())
-        .await
+        );
+        insert.bind((generation.number, &generation.sealed, generation.signs_from.0)).run(self.connection()).await
     }
 }

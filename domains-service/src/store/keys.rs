@@ -83,11 +83,8 @@ pub(crate) async fn withdraw(write: &mut Write, key: &KeyRecord) -> Result<()> {
     if key.unreadable.is_none() {
         return write.remove(EntityName::Key(key.digest)).await;
     }
-    let bodies: Vec<Found<(String,)>> =
-        query_as("SELECT body FROM entities WHERE kind = 'key' AND body LIKE '%' || $1 || '%'")
-            .bind(key.id.as_str())
-            .fetch_all(write.connection())
-            .await?;
+    let bodies = query_as("SELECT body FROM entities WHERE kind = 'key' AND body LIKE '%' || $1 || '%'");
+    let bodies: Vec<Found<(String,)>> = bodies.bind(key.id.as_str()).fetch_all(write.connection()).await?;
     for found in bodies {
         if let Ok(Entity::Key(published)) = serde_json::from_str(&found.row.0)
             && published.id == key.id
@@ -133,13 +130,11 @@ pub(crate) async fn all_keys(connection: &mut Connection, project: &ProjectRef) 
 
 /// How many keys of the project may still be used.
 pub(crate) async fn count_usable(connection: &mut Connection, project: &ProjectRef, now: UnixSeconds) -> Result<u64> {
-    let count: i64 = query_scalar(
+    let count = query_scalar(
         "SELECT COUNT(*) FROM api_keys
          WHERE project = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)",
-    )
-    .bind((project.uid.as_str(), now.0))
-    .fetch_one(connection)
-    .await?;
+    );
+    let count: i64 = count.bind((project.uid.as_str(), now.0)).fetch_one(connection).await?;
     Ok(count.unsigned_abs())
 }
 
@@ -182,10 +177,9 @@ pub(crate) async fn save_key(connection: &mut Connection, key: &KeyRecord) -> Re
 /// counts as the present one.
 pub(crate) async fn record_use(connection: &mut Connection, key: &KeyId, minute: i64, now: UnixMillis) -> Result<()> {
     let minute = minute.min(Window::Minute.index(now));
-    query("UPDATE api_keys SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)")
-        .bind((key.as_str(), Window::Minute.starts_at(minute).to_millis().0))
-        .run(connection)
-        .await
+    let update =
+        query("UPDATE api_keys SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)");
+    update.bind((key.as_str(), Window::Minute.starts_at(minute).to_millis().0)).run(connection).await
 }
 
 /// Keys that were revoked or expired before `before` and can be deleted, at most `limit`.

@@ -150,12 +150,10 @@ impl Store {
         let counters = Counters::read(&mut reading).await?;
         let after = of_revision(revision);
         // The row of the follower's own revision first.
-        let mut rows: Vec<Found<Row>> = query_as(
+        let rows = query_as(
             "SELECT revision, mark, effect, at_ms FROM changes WHERE revision >= $1 ORDER BY revision LIMIT $2",
-        )
-        .bind((after, limit.saturating_add(1)))
-        .fetch_all(&mut reading)
-        .await?;
+        );
+        let mut rows: Vec<Found<Row>> = rows.bind((after, limit.saturating_add(1))).fetch_all(&mut reading).await?;
         // SQLite sorts a revision that is not a number after all others; the gap shows which one it was. A number that
         // was never given out is damage too.
         rows.retain(|found| has_revision(&reading, found) && found.row.revision <= counters.newest);
@@ -212,10 +210,9 @@ impl Store {
         if newest_row(write.connection()).await?.is_some() {
             return Ok(());
         }
-        let rows: i64 =
-            query_scalar("SELECT COUNT(*) FROM (SELECT 1 FROM changes UNION ALL SELECT 1 FROM entities) AS all_rows")
-                .fetch_one(write.connection())
-                .await?;
+        let rows =
+            query_scalar("SELECT COUNT(*) FROM (SELECT 1 FROM changes UNION ALL SELECT 1 FROM entities) AS all_rows");
+        let rows: i64 = rows.fetch_one(write.connection()).await?;
         if rows == 0 {
             write.log("").await?;
         } else {
@@ -225,10 +222,8 @@ impl Store {
                  the database, or its disk is damaged: check both"
             );
             // Its mark is unreadable; without the row, the revision counts as lost.
-            query("DELETE FROM changes WHERE revision = $1")
-                .bind(of_revision(write.revision()))
-                .execute(write.connection())
-                .await?;
+            let delete = query("DELETE FROM changes WHERE revision = $1");
+            delete.bind(of_revision(write.revision())).execute(write.connection()).await?;
             write.resend().await?;
         }
         write.commit().await.map(drop)
@@ -241,12 +236,10 @@ impl Store {
         read: &Read,
         limit: i64,
     ) -> Result<Vec<Found<StoredEntity>>> {
-        Ok(query_as(
+        let entities = query_as(
             "SELECT kind, name, body FROM entities WHERE (kind, name) > ($1, $2) ORDER BY kind, name LIMIT $3 OFFSET $4",
-        )
-        .bind((&read.kind, &read.name, limit, read.nameless))
-        .fetch_all(reading)
-        .await?)
+        );
+        Ok(entities.bind((&read.kind, &read.name, limit, read.nameless)).fetch_all(reading).await?)
     }
 }
 
@@ -303,13 +296,11 @@ async fn is_lost(reading: &mut Connection, revision: i64, counters: &Counters) -
     if !(counters.replaced_below.max(2)..=counters.newest).contains(&revision) {
         return Ok(false);
     }
-    let is_lost: i64 = query_scalar(
+    let is_lost = query_scalar(
         "SELECT COUNT(*) FROM (SELECT 1 FROM changes WHERE revision >= 1 AND revision < $1 LIMIT 1) AS earlier
          WHERE NOT EXISTS (SELECT 1 FROM changes WHERE revision < 1 OR revision > $2)",
-    )
-    .bind((revision, counters.newest))
-    .fetch_one(&mut *reading)
-    .await?;
+    );
+    let is_lost: i64 = is_lost.bind((revision, counters.newest)).fetch_one(&mut *reading).await?;
     if is_lost > 0 {
         let key = rows::key(Table::Changes, revision.to_string(), "");
         rows::record(reading.unreadable(), &key, "revision", &"the row is lost: the log has earlier ones");

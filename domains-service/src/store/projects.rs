@@ -284,9 +284,7 @@ pub(crate) async fn erase(connection: &mut Connection, id: &ProjectRef, now: Uni
     ] {
         query(statement).bind(id.uid.as_str()).execute(&mut *connection).await?;
     }
-    query("INSERT INTO erasures (project, erased_at) VALUES ($1, $2) ON CONFLICT (project) DO NOTHING")
-        .bind((id.uid.as_str(), now.0))
-        .execute(&mut *connection)
-        .await?;
+    let erasure = query("INSERT INTO erasures (project, erased_at) VALUES ($1, $2) ON CONFLICT (project) DO NOTHING");
+    erasure.bind((id.uid.as_str(), now.0)).execute(&mut *connection).await?;
     log::erase_earlier(connection, now).await
 }

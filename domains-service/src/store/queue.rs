@@ -110,10 +110,8 @@ async fn since(write: &mut Write, waiting: Option<&Waiting>) -> Result<UnixMilli
     }
     let now = write.now();
     // A damaged row in the future must not move those after it there.
-    let last: Option<i64> = query_scalar("SELECT MAX(since) FROM certificate_queue WHERE since <= $1")
-        .bind(now.plus(OFFER_AGAIN_MILLIS).0)
-        .fetch_one(write.connection())
-        .await?;
+    let last = query_scalar("SELECT MAX(since) FROM certificate_queue WHERE since <= $1");
+    let last: Option<i64> = last.bind(now.plus(OFFER_AGAIN_MILLIS).0).fetch_one(write.connection()).await?;
     Ok(now.max(UnixMillis(last.unwrap_or(0)).plus(1)))
 }
 
@@ -262,13 +260,11 @@ impl Store {
         .fetch_all(self.writer())
         .await?;
         for Found { row: (hostname, project), .. } in &offered {
-            query(
+            let make_due = query(
                 "UPDATE domains SET due_at = $1
                  WHERE name = $2 AND project = $3 AND removal IS NULL AND (due_at IS NULL OR due_at > $1)",
-            )
-            .bind((now.0, hostname, project))
-            .execute(self.writer())
-            .await?;
+            );
+            make_due.bind((now.0, hostname, project)).execute(self.writer()).await?;
         }
         Ok(offered.len())
     }
@@ -304,18 +300,14 @@ impl Store {
 
 /// Ends the waits of a name at all authorities, if it is this project's.
 pub(crate) async fn leave(connection: &mut Connection, hostname: &Hostname, project: &ProjectUid) -> Result<()> {
-    query("DELETE FROM certificate_queue WHERE hostname = $1 AND project = $2")
-        .bind((hostname.as_str(), project.as_str()))
-        .run(connection)
-        .await
+    let delete = query("DELETE FROM certificate_queue WHERE hostname = $1 AND project = $2");
+    delete.bind((hostname.as_str(), project.as_str())).run(connection).await
 }
 
 /// Ends the wait of a name at one authority: the authority has made the order, or refused it.
 pub(crate) async fn leave_one(connection: &mut Connection, authority: &str, hostname: &Hostname) -> Result<()> {
-    query("DELETE FROM certificate_queue WHERE authority = $1 AND hostname = $2")
-        .bind((authority, hostname.as_str()))
-        .run(connection)
-        .await
+    let delete = query("DELETE FROM certificate_queue WHERE authority = $1 AND hostname = $2");
+    delete.bind((authority, hostname.as_str())).run(connection).await
 }
 
 /// Deletes limits that are wholly free again, and rows of names without a domain, which a crash may leave.

@@ -182,10 +182,8 @@ impl Store {
             for entity in rows::each(write.connection().unreadable(), found) {
                 let Entity::Certificate(CertificateBundle { hostname, key, .. }) = entity else { continue };
                 if name_in(&key.0) != seal {
-                    query("UPDATE entities SET seal = $1 WHERE kind = 'certificate' AND name = $2")
-                        .bind((name_in(&key.0), hostname.as_str()))
-                        .execute(write.connection())
-                        .await?;
+                    let repair = query("UPDATE entities SET seal = $1 WHERE kind = 'certificate' AND name = $2");
+                    repair.bind((name_in(&key.0), hostname.as_str())).execute(write.connection()).await?;
                     tracing::warn!(domain = %hostname, "repaired the damaged column seal of a certificate");
                 }
             }

@@ -114,10 +114,8 @@ impl Store {
 
     /// Records the use of a session.
     pub(crate) async fn see_session(&self, digest: &str, now: UnixMillis) -> Result<()> {
-        query("UPDATE dashboard_sessions SET seen_at = $2 WHERE digest = $1")
-            .bind((digest, now.0))
-            .run(self.writer())
-            .await
+        let update = query("UPDATE dashboard_sessions SET seen_at = $2 WHERE digest = $1");
+        update.bind((digest, now.0)).run(self.writer()).await
     }
 
     /// Ends a session, or every session of its key; of the operators', where it has none.
@@ -137,27 +135,23 @@ impl Store {
         seen_before: UnixMillis,
         now: UnixMillis,
     ) -> Result<()> {
-        query("DELETE FROM dashboard_sessions WHERE CAST(created_at AS BIGINT) < $1 OR CAST(seen_at AS BIGINT) < $2")
-            .bind((opened_before.0, seen_before.0))
-            .execute(self.writer())
-            .await?;
+        let delete = query(
+            "DELETE FROM dashboard_sessions WHERE CAST(created_at AS BIGINT) < $1 OR CAST(seen_at AS BIGINT) < $2",
+        );
+        delete.bind((opened_before.0, seen_before.0)).execute(self.writer()).await?;
         query("DELETE FROM dashboard_links WHERE CAST(expires_at AS BIGINT) < $1").bind(now.0).run(self.writer()).await
     }
 
     /// Stores a link that signs in the operator who requested it, until `expires_at`.
     pub(crate) async fn save_link(&self, digest: &str, operator: &str, expires_at: UnixMillis) -> Result<()> {
         let mut write = self.write().await?;
-        query("INSERT INTO dashboard_links (digest, expires_at, operator) VALUES ($1, $2, $3)")
-            .bind((digest, expires_at.0, operator))
-            .execute(write.connection())
-            .await?;
-        query(
+        let insert = query("INSERT INTO dashboard_links (digest, expires_at, operator) VALUES ($1, $2, $3)");
+        insert.bind((digest, expires_at.0, operator)).execute(write.connection()).await?;
+        let delete_oldest = query(
             "DELETE FROM dashboard_links WHERE operator = $1 AND digest NOT IN
                  (SELECT digest FROM dashboard_links WHERE operator = $1 ORDER BY expires_at DESC, digest LIMIT $2)",
-        )
-        .bind((operator, LINKS_PER_OPERATOR_MAX))
-        .execute(write.connection())
-        .await?;
+        );
+        delete_oldest.bind((operator, LINKS_PER_OPERATOR_MAX)).execute(write.connection()).await?;
         write.commit().await.map(drop)
     }
 
@@ -166,12 +160,10 @@ impl Store {
     pub(crate) async fn spend_link(&self, digest: &str, now: UnixMillis) -> Result<Option<String>> {
         let mut write = self.write().await?;
         // An expiry that is not a number is past.
-        let spent: Option<Found<(String,)>> = query_as(
+        let spent = query_as(
             "DELETE FROM dashboard_links WHERE digest = $1 AND CAST(expires_at AS BIGINT) >= $2 RETURNING operator",
-        )
-        .bind((digest, now.0))
-        .fetch_optional(write.connection())
-        .await?;
+        );
+        let spent: Option<Found<(String,)>> = spent.bind((digest, now.0)).fetch_optional(write.connection()).await?;
         write.commit().await?;
         Ok(spent.filter(|spent| spent.bad.is_none()).map(|spent| spent.row.0))
     }

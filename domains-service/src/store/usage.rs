@@ -112,7 +112,7 @@ impl Write {
     /// more.
     pub(crate) async fn tidy_usage(&mut self, oldest: i64, settled: i64) -> Result<()> {
         query("DELETE FROM usage_days WHERE day < $1").bind(oldest).execute(self.connection()).await?;
-        query(with_sums!(
+        let add_up = query(with_sums!(
             "INSERT INTO usage_days (project, day, node, admitted, refused, banned, minute, in_minute)
              SELECT project, day, '', admitted, refused, banned, 0, 0 FROM (SELECT project, day, ",
             "FROM usage_days WHERE day < $1 AND node <> '' GROUP BY project, day) AS sums WHERE TRUE
@@ -123,10 +123,8 @@ impl Write {
                      THEN usage_days.refused ELSE 0 END,
                  banned = excluded.banned + CASE WHEN usage_days.banned BETWEEN 0 AND 1000000000000000
                      THEN usage_days.banned ELSE 0 END"
-        ))
-        .bind(settled)
-        .execute(self.connection())
-        .await?;
+        ));
+        add_up.bind(settled).execute(self.connection()).await?;
         query("DELETE FROM usage_days WHERE day < $1 AND node <> ''").bind(settled).run(self.connection()).await
     }
 }

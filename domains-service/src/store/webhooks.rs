@@ -75,10 +75,8 @@ pub(crate) async fn find_webhook(
 
 /// How many endpoints the project has.
 pub(crate) async fn count_webhooks(connection: &mut Connection, project: &ProjectRef) -> Result<u64> {
-    let count: i64 = query_scalar("SELECT COUNT(*) FROM webhook_endpoints WHERE project = $1")
-        .bind(project.uid.as_str())
-        .fetch_one(connection)
-        .await?;
+    let count = query_scalar("SELECT COUNT(*) FROM webhook_endpoints WHERE project = $1");
+    let count: i64 = count.bind(project.uid.as_str()).fetch_one(connection).await?;
     Ok(count.unsigned_abs())
 }
 

@@ -73,21 +73,17 @@ impl Write {
         .bind((what.as_str(), which, project.uid.as_str(), project.name.as_str(), of_revision(revision), now.0))
         .execute(self.connection())
         .await?;
-        query(
+        let delete_oldest = query(
             "DELETE FROM withdrawals WHERE project = $1 AND revision <=
              (SELECT revision FROM withdrawals WHERE project = $1 ORDER BY revision DESC LIMIT 1 OFFSET $2)",
-        )
-        .bind((project.uid.as_str(), WITHDRAWALS_OF_ONE_MAX))
-        .run(self.connection())
-        .await
+        );
+        delete_oldest.bind((project.uid.as_str(), WITHDRAWALS_OF_ONE_MAX)).run(self.connection()).await
     }
 
     /// Deletes a withdrawal, because the entity is served again.
     pub(crate) async fn forget_withdrawal(&mut self, what: Kind, which: &str, project: &ProjectRef) -> Result<()> {
-        query("DELETE FROM withdrawals WHERE project = $1 AND what = $2 AND which = $3")
-            .bind((project.uid.as_str(), what.as_str(), which))
-            .run(self.connection())
-            .await
+        let delete = query("DELETE FROM withdrawals WHERE project = $1 AND what = $2 AND which = $3");
+        delete.bind((project.uid.as_str(), what.as_str(), which)).run(self.connection()).await
     }
 }
 
@@ -150,11 +146,8 @@ pub(crate) async fn end(connection: &mut Connection, revision: Revision) -> Resu
 
 /// Deletes the domains that are being removed, with a removal up to `revision`; returns their names.
 pub(crate) async fn end_removals(connection: &mut Connection, revision: Revision) -> Result<Vec<Hostname>> {
-    let ended: Vec<Found<(String,)>> =
-        query_as("DELETE FROM domains WHERE removal <= $1 AND status = 'removing' RETURNING name")
-            .bind(of_revision(revision))
-            .fetch_all(connection)
-            .await?;
+    let ended = query_as("DELETE FROM domains WHERE removal <= $1 AND status = 'removing' RETURNING name");
+    let ended: Vec<Found<(String,)>> = ended.bind(of_revision(revision)).fetch_all(connection).await?;
     Ok(ended.into_iter().filter_map(|found| found.row.0.parse().ok()).collect())
 }
 

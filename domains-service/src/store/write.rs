@@ -87,10 +87,8 @@ impl Write {
     pub(crate) async fn put(&mut self, entity: Entity) -> Result<()> {
         let (kind, name) = kind_and_name(&entity.name());
         let body = to_json(&entity);
-        let known: Option<Found<(String,)>> = query_as("SELECT body FROM entities WHERE kind = $1 AND name = $2")
-            .bind((kind, &name))
-            .fetch_optional(&mut self.transaction)
-            .await?;
+        let known = query_as("SELECT body FROM entities WHERE kind = $1 AND name = $2");
+        let known: Option<Found<(String,)>> = known.bind((kind, &name)).fetch_optional(&mut self.transaction).await?;
         if known.is_some_and(|known| known.bad.is_none() && known.row.0 == body) {
             return Ok(());
         }
@@ -105,10 +103,8 @@ impl Write {
     pub(crate) async fn remove(&mut self, name: EntityName) -> Result<()> {
         let (kind, text) = kind_and_name(&name);
         self.transaction.unreadable().forget(&rows::key(Table::Entities, &text, kind));
-        let gone = query("DELETE FROM entities WHERE kind = $1 AND name = $2")
-            .bind((kind, &text))
-            .execute(&mut self.transaction)
-            .await?;
+        let gone = query("DELETE FROM entities WHERE kind = $1 AND name = $2");
+        let gone = gone.bind((kind, &text)).execute(&mut self.transaction).await?;
         if gone.rows_affected() == 0 {
             return Ok(());
         }
@@ -159,10 +155,8 @@ impl Write {
     /// Makes every follower below the newest revision take a snapshot, and writes the row of that revision.
     async fn forget_effects(&mut self) -> Result<()> {
         query("UPDATE changes SET effect = '' WHERE effect <> ''").execute(&mut self.transaction).await?;
-        query("UPDATE revision_counter SET oldest = $1 WHERE id = 1")
-            .bind(self.current)
-            .execute(&mut self.transaction)
-            .await?;
+        let update = query("UPDATE revision_counter SET oldest = $1 WHERE id = 1");
+        update.bind(self.current).execute(&mut self.transaction).await?;
         self.log("").await
     }
 
@@ -170,10 +164,8 @@ impl Write {
     /// transaction.
     pub(crate) async fn commit(mut self) -> Result<Revision> {
         if self.current != self.committed {
-            query("UPDATE revision_counter SET current = $1 WHERE id = 1")
-                .bind(self.current)
-                .execute(&mut self.transaction)
-                .await?;
+            let update = query("UPDATE revision_counter SET current = $1 WHERE id = 1");
+            update.bind(self.current).execute(&mut self.transaction).await?;
             notices::committed(&mut self.transaction, self.current).await?;
         }
         self.transaction.commit().await?;

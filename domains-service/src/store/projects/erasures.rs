@@ -31,28 +31,24 @@ impl Store {
 
 /// A service has erased the project, too.
 pub(crate) async fn record_erased(connection: &mut Connection, uid: &ProjectUid, service: &str) -> Result<()> {
-    query(
+    let insert = query(
         "INSERT INTO erased_by (project, service) SELECT project, $2 FROM erasures WHERE project = $1
          ON CONFLICT DO NOTHING",
-    )
-    .bind((uid.as_str(), service))
-    .run(connection)
-    .await
+    );
+    insert.bind((uid.as_str(), service)).run(connection).await
 }
 
 /// Ends erasures that every service on record has carried out. Without any service on record, ends those from before
 /// `before`.
 pub(crate) async fn end_erasures(connection: &mut Connection, before: UnixMillis) -> Result<()> {
-    query(
+    let delete = query(
         "DELETE FROM erasures
          WHERE EXISTS (SELECT 1 FROM erased_by b WHERE b.project = erasures.project)
              AND NOT EXISTS (SELECT 1 FROM credentials s WHERE s.kind = 'service' AND s.revoked_at IS NULL AND NOT EXISTS
                  (SELECT 1 FROM erased_by b WHERE b.project = erasures.project AND b.service = s.name))
              OR erased_at < $1
              AND NOT EXISTS (SELECT 1 FROM credentials s WHERE s.kind = 'service' AND s.revoked_at IS NULL)",
-    )
-    .bind(before.0)
-    .execute(&mut *connection)
-    .await?;
+    );
+    delete.bind(before.0).execute(&mut *connection).await?;
     query("DELETE FROM erased_by WHERE project NOT IN (SELECT project FROM erasures)").run(connection).await
 }

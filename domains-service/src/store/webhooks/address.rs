@@ -61,13 +61,11 @@ pub(crate) async fn deliver_to(
             disable(write, project, &endpoint, DisabledReason::Backlog).await?;
             continue;
         }
-        query(
+        let insert = query(
             "INSERT INTO webhook_deliveries (endpoint, message, kind, body, state, attempts, due_at, created_at)
              VALUES ($1, $2, $3, $4, 'waiting', 0, $5, $5)",
-        )
-        .bind((&endpoint, &message.id, message.kind, &message.body, now.0))
-        .execute(write.connection())
-        .await?;
+        );
+        insert.bind((&endpoint, &message.id, message.kind, &message.body, now.0)).execute(write.connection()).await?;
         bound_deliveries(write, &endpoint).await?;
     }
     Ok(())
@@ -113,14 +111,12 @@ async fn bound_deliveries(write: &mut Write, endpoint: &str) -> Result<()> {
     if kept::one_more(write.connection(), &owner).await? <= DELIVERIES_PER_ENDPOINT_MAX {
         return Ok(());
     }
-    query(
+    let delete_oldest = query(
         "DELETE FROM webhook_deliveries WHERE endpoint = $1 AND due_at IS NULL AND id <=
              (SELECT id FROM webhook_deliveries WHERE endpoint = $1 AND due_at IS NULL
               ORDER BY id DESC LIMIT 1 OFFSET $2)",
-    )
-    .bind((endpoint, SETTLED_LEFT))
-    .execute(write.connection())
-    .await?;
+    );
+    delete_oldest.bind((endpoint, SETTLED_LEFT)).execute(write.connection()).await?;
     let left = query_scalar("SELECT COUNT(*) FROM webhook_deliveries WHERE endpoint = $1");
     let left: i64 = left.bind(endpoint).fetch_one(write.connection()).await?;
     kept::put_right(write.connection(), &owner, left).await

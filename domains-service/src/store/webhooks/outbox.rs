@@ -80,10 +80,8 @@ pub(super) async fn disable(
     let now = write.now();
     let changed = query(
         "UPDATE webhook_endpoints SET disabled_at = $1, disabled_reason = $2 WHERE id = $3 AND disabled_at IS NULL",
-    )
-    .bind((now.0, reason.as_str(), endpoint))
-    .execute(write.connection())
-    .await?;
+    );
+    let changed = changed.bind((now.0, reason.as_str(), endpoint)).execute(write.connection()).await?;
     if changed.rows_affected() == 0 {
         return Ok(());
     }
@@ -95,23 +93,21 @@ pub(super) async fn disable(
 
 /// Fails all waiting deliveries of an endpoint.
 pub(crate) async fn fail_waiting(connection: &mut Connection, endpoint: &str) -> Result<()> {
-    query("UPDATE webhook_deliveries SET state = 'failed', due_at = NULL WHERE endpoint = $1 AND due_at IS NOT NULL")
-        .bind(endpoint)
-        .run(connection)
-        .await
+    let fail = query(
+        "UPDATE webhook_deliveries SET state = 'failed', due_at = NULL WHERE endpoint = $1 AND due_at IS NOT NULL",
+    );
+    fail.bind(endpoint).run(connection).await
 }
 
 /// Claims a due delivery until `end`. `None` when another worker has it.
 pub(crate) async fn claim(store: &Store, id: i64, end: UnixMillis) -> Result<Option<Delivery>> {
     let mut write = store.write().await?;
     let now = write.now();
-    let claimed: Option<Found<Delivery>> = query_as(
+    let claimed = query_as(
         "UPDATE webhook_deliveries SET attempts = CASE WHEN attempts < 1000000 THEN attempts + 1 ELSE attempts END, due_at = $1
          WHERE id = $2 AND due_at <= $3 RETURNING *",
-    )
-    .bind((end.0, id, now.0))
-    .fetch_optional(write.connection())
-    .await?;
+    );
+    let claimed: Option<Found<Delivery>> = claimed.bind((end.0, id, now.0)).fetch_optional(write.connection()).await?;
     if let Some(Found { row, bad: Some(bad) }) = &claimed {
         // Otherwise every search would find it again. It is listed, and can be repeated after its repair.
         let failed = query("UPDATE webhook_deliveries SET state = 'failed', due_at = NULL WHERE id = $1");
@@ -127,10 +123,8 @@ pub(crate) async fn claim(store: &Store, id: i64, end: UnixMillis) -> Result<Opt
 
 /// Extends a claim before its `end`. A delivery that was removed or repeated meanwhile keeps its new state.
 pub(crate) async fn renew(store: &Store, delivery: &mut Delivery, end: UnixMillis) -> Result<()> {
-    let renewed = query("UPDATE webhook_deliveries SET due_at = $1 WHERE id = $2 AND due_at = $3")
-        .bind((end.0, delivery.id, delivery.due_at))
-        .execute(store.writer())
-        .await?;
+    let renewed = query("UPDATE webhook_deliveries SET due_at = $1 WHERE id = $2 AND due_at = $3");
+    let renewed = renewed.bind((end.0, delivery.id, delivery.due_at)).execute(store.writer()).await?;
     if renewed.rows_affected() > 0 {
         delivery.due_at = Some(end.0);
     }
@@ -190,10 +184,8 @@ async fn judge_endpoint(
     patience_millis: i64,
 ) -> Result<Option<DisabledReason>> {
     if result == AttemptResult::Delivered {
-        query("UPDATE webhook_endpoints SET failing_since = NULL, delivered_at = $1 WHERE id = $2")
-            .bind((now.0, &delivery.endpoint))
-            .execute(write.connection())
-            .await?;
+        let update = query("UPDATE webhook_endpoints SET failing_since = NULL, delivered_at = $1 WHERE id = $2");
+        update.bind((now.0, &delivery.endpoint)).execute(write.connection()).await?;
         return Ok(None);
     }
     let since: Option<Found<(Option<i64>,)>> = query_as(
@@ -233,10 +225,8 @@ pub(crate) async fn repeat(write: &mut Write, endpoint: &str, id: i64) -> Result
 
 /// Deletes finished deliveries from before `before`.
 pub(crate) async fn forget_deliveries(write: &mut Write, before: UnixMillis) -> Result<()> {
-    query("DELETE FROM webhook_deliveries WHERE due_at IS NULL AND created_at < $1")
-        .bind(before.0)
-        .run(write.connection())
-        .await
+    let delete = query("DELETE FROM webhook_deliveries WHERE due_at IS NULL AND created_at < $1");
+    delete.bind(before.0).run(write.connection()).await
 }
 
 impl Store {
@@ -258,12 +248,10 @@ impl Store {
 
     /// How many deliveries wait, and how many of them should have been tried before `overdue`.
     pub(crate) async fn delivery_backlog(&self, overdue: UnixMillis) -> Result<(i64, i64)> {
-        Ok(query_as(
+        let counts = query_as(
             "SELECT COUNT(*), COUNT(*) FILTER (WHERE due_at < $1) FROM webhook_deliveries WHERE due_at IS NOT NULL",
-        )
-        .bind(overdue.0)
-        .fetch_one(self.reader())
-        .await?)
+        );
+        Ok(counts.bind(overdue.0).fetch_one(self.reader()).await?)
     }
 }
 
