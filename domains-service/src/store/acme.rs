@@ -40,12 +40,8 @@ const POSTPONED_MILLIS: i64 = 3_600_000;
 impl Store {
     /// The last order for a name at an authority. An unreadable one counts as absent, and the next replaces it.
     pub(crate) async fn find_order(&self, authority: &str, hostname: &Hostname) -> Result<Option<OrderRecord>> {
-        let row = query_as(
-            "SELECT authority, hostname, url, sealed_key, created_at FROM acme_orders
-             WHERE authority = $1 AND hostname = $2",
-        )
-        .bind((authority, hostname.as_str()));
-        rows::readable(self.reader(), row).await
+        let row = query_as("SELECT * FROM acme_orders WHERE authority = $1 AND hostname = $2");
+        rows::readable(self.reader(), row.bind((authority, hostname.as_str()))).await
     }
 
     /// Stores an order in place of the former one. The wait for it is over.
@@ -66,10 +62,7 @@ impl Store {
 
     /// Orders of removed names with authorizations to deactivate now, at most `limit`.
     pub(crate) async fn abandoned_orders(&self, now: UnixMillis, limit: i64) -> Result<Vec<OrderRecord>> {
-        let found = query_as(
-            "SELECT authority, hostname, url, sealed_key, created_at FROM acme_orders
-             WHERE abandoned_at <= $1 ORDER BY abandoned_at LIMIT $2",
-        );
+        let found = query_as("SELECT * FROM acme_orders WHERE abandoned_at <= $1 ORDER BY abandoned_at LIMIT $2");
         let found: Vec<StoredRow<OrderRecord>> = found.bind((now.0, limit)).fetch_all(self.reader()).await?;
         let (orders, unreadable) = rows::split(self.reader().unreadable(), found);
         for key in unreadable {

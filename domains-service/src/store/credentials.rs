@@ -217,7 +217,8 @@ impl Write {
                 None if revoked_at.is_none() && name != new.name => Err(NotEnrolled::Doubled(name)),
                 None if revoked_at.is_none() && kind != new.kind.as_str() => Err(NotEnrolled::OtherKind),
                 None if revoked_at.is_none() => {
-                    self.record_file(new.digest, file).await?;
+                    let note = query("UPDATE credentials SET file = $2 WHERE digest = $1").bind((new.digest, file));
+                    note.execute(self.connection()).await?;
                     Ok(false)
                 }
                 _ => Err(NotEnrolled::Revoked),
@@ -288,9 +289,8 @@ impl Write {
                    SELECT later.digest FROM credentials later JOIN made ON later.made_by = made.digest)
               SELECT digest FROM made)
              ORDER BY c.revoked_at IS NOT NULL, c.revoked_at DESC, c.kind, c.name LIMIT $4"
-        ))
-        .bind((kind.as_str(), name, i64::from(also_revoked), LISTED_MAX));
-        rows::all(self.connection(), found).await
+        ));
+        rows::all(self.connection(), found.bind((kind.as_str(), name, i64::from(also_revoked), LISTED_MAX))).await
     }
 
     /// Checks in this transaction that the caller's credential is still valid: another replica may have revoked it just
@@ -302,12 +302,6 @@ impl Write {
         let count = query_scalar("SELECT COUNT(*) FROM credentials WHERE digest = $1 AND revoked_at IS NULL");
         let count: i64 = count.bind(&actor.digest).fetch_one(self.connection()).await?;
         if count > 0 { Ok(()) } else { Err(StoreError::ActorRevoked) }
-    }
-
-    /// Stores the name of the credential's file.
-    async fn record_file(&mut self, digest: &str, file: Option<&str>) -> Result<()> {
-        let note = query("UPDATE credentials SET file = $2 WHERE digest = $1").bind((digest, file));
-        note.run(self.connection()).await
     }
 
     /// Ends the valid credential of this name for good, and the dashboard sessions and links that it opened.

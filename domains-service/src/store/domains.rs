@@ -220,9 +220,7 @@ pub(crate) fn row_key(domain: &Domain) -> RowKey {
 /// # Errors
 /// Also when its row could not be read: what is in it would be lost.
 pub(crate) async fn save_domain(connection: &mut Connection, domain: &Domain) -> Result<()> {
-    if let Some(column) = domain.unreadable {
-        return Err(rows::unreadable(&row_key(domain), column));
-    }
+    rows::must_be_whole(domain.unreadable, || row_key(domain))?;
     let redirect = domain.redirect.as_ref();
     let redirect_status = redirect.and_then(|rule| rule.status).map(|status| i64::from(status.code()));
     let values = [

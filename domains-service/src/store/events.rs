@@ -174,9 +174,8 @@ impl Store {
         before: Option<i64>,
     ) -> Result<Vec<Through>> {
         let found =
-            query_as(with_project!("events WHERE gateway = $1 AND at_ms >= $2 AND id < $3 ORDER BY id DESC LIMIT $4"))
-                .bind((gateway, since.0, before.unwrap_or(i64::MAX), EVENTS_PER_PAGE));
-        rows::all(self.reader(), found).await
+            query_as(with_project!("events WHERE gateway = $1 AND at_ms >= $2 AND id < $3 ORDER BY id DESC LIMIT $4"));
+        rows::all(self.reader(), found.bind((gateway, since.0, before.unwrap_or(i64::MAX), EVENTS_PER_PAGE))).await
     }
 }
 

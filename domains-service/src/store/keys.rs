@@ -117,9 +117,8 @@ pub(crate) async fn find_key(on: impl Into<On<'_>>, project: &ProjectRef, id: &K
     let row = query_as(with_project!(
         "api_keys WHERE project = $1 AND id = $2
              AND EXISTS (SELECT 1 FROM projects WHERE id = $1 AND removed_at IS NULL)"
-    ))
-    .bind((project.uid.as_str(), id.as_str()));
-    rows::one(on, row).await
+    ));
+    rows::one(on, row.bind((project.uid.as_str(), id.as_str()))).await
 }
 
 /// All keys of a project.
@@ -150,9 +149,8 @@ pub(crate) async fn keys_beyond(
     let rows = query_as(with_project!(
         "api_keys WHERE project = $1 AND (revoked_at IS NOT NULL OR expires_at <= $2)
          ORDER BY created_at DESC, id LIMIT $3 OFFSET $4"
-    ))
-    .bind((project.uid.as_str(), now.0, AT_ONCE, kept));
-    rows::all(connection, rows).await
+    ));
+    rows::all(connection, rows.bind((project.uid.as_str(), now.0, AT_ONCE, kept))).await
 }
 
 /// Writes a key, new or changed.
@@ -184,9 +182,8 @@ pub(crate) async fn record_use(connection: &mut Connection, key: &KeyId, minute:
 
 /// Keys that were revoked or expired before `before` and can be deleted, at most `limit`.
 pub(crate) async fn stale_keys(connection: &mut Connection, before: UnixMillis, limit: i64) -> Result<Vec<KeyRecord>> {
-    let rows = query_as(with_project!("api_keys WHERE revoked_at < $1 OR expires_at < $2 ORDER BY id LIMIT $3"))
-        .bind((before.0, before.to_seconds().0, limit));
-    rows::all(connection, rows).await
+    let rows = query_as(with_project!("api_keys WHERE revoked_at < $1 OR expires_at < $2 ORDER BY id LIMIT $3"));
+    rows::all(connection, rows.bind((before.0, before.to_seconds().0, limit))).await
 }
 
 /// Deletes a key's row.

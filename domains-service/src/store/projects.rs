@@ -144,9 +144,8 @@ impl Store {
     /// Removed projects that can be restored, the one removed last first.
     pub(crate) async fn removed_projects(&self) -> Result<Vec<ProjectRecord>> {
         let rows =
-            query_as("SELECT * FROM projects WHERE removed_at IS NOT NULL ORDER BY removed_at DESC, id LIMIT $1")
-                .bind(REMOVED_LISTED_MAX);
-        rows::all(self.reader(), rows).await
+            query_as("SELECT * FROM projects WHERE removed_at IS NOT NULL ORDER BY removed_at DESC, id LIMIT $1");
+        rows::all(self.reader(), rows.bind(REMOVED_LISTED_MAX)).await
     }
 
     /// How many projects and keys there are.
@@ -162,9 +161,8 @@ impl Store {
 
     /// Up to `limit` projects after `after`, by name.
     pub(crate) async fn projects(&self, after: &str, limit: i64) -> Result<Vec<ProjectRecord>> {
-        let rows = query_as("SELECT * FROM projects WHERE name > $1 AND removed_at IS NULL ORDER BY name LIMIT $2")
-            .bind((after, limit));
-        rows::all(self.reader(), rows).await
+        let rows = query_as("SELECT * FROM projects WHERE name > $1 AND removed_at IS NULL ORDER BY name LIMIT $2");
+        rows::all(self.reader(), rows.bind((after, limit))).await
     }
 }
 
@@ -175,12 +173,10 @@ pub(crate) async fn find_project(on: impl Into<On<'_>>, id: &ProjectRef) -> Resu
 
 /// The same by identity.
 pub(crate) async fn find_by_uid(on: impl Into<On<'_>>, uid: &ProjectUid) -> Result<Option<ProjectRecord>> {
-    match read_project(on, uid).await? {
-        Some(ProjectRecord { unreadable: Some(column), .. }) => {
-            Err(rows::unreadable(&rows::key(Table::Projects, uid.as_str(), ""), column))
-        }
-        record => Ok(record),
-    }
+    let project = read_project(on, uid).await?;
+    let unreadable = project.as_ref().and_then(|project| project.unreadable);
+    rows::must_be_whole(unreadable, || rows::key(Table::Projects, uid.as_str(), ""))?;
+    Ok(project)
 }
 
 /// The project's identity and name at present, also where the rest of its row cannot be read.
@@ -202,9 +198,8 @@ pub(crate) async fn find_named(on: impl Into<On<'_>>, name: &ProjectId) -> Resul
 /// Removed projects that had this name, the one removed last first.
 pub(crate) async fn find_removed(connection: &mut Connection, name: &ProjectId) -> Result<Vec<ProjectRecord>> {
     let rows =
-        query_as("SELECT * FROM projects WHERE name = $1 AND removed_at IS NOT NULL ORDER BY removed_at DESC, id")
-            .bind(name.as_str());
-    rows::all(connection, rows).await
+        query_as("SELECT * FROM projects WHERE name = $1 AND removed_at IS NOT NULL ORDER BY removed_at DESC, id");
+    rows::all(connection, rows.bind(name.as_str())).await
 }
 
 /// Removed projects after their restore period, at most `limit`.
@@ -232,9 +227,7 @@ pub(crate) async fn save_removal(connection: &mut Connection, project: &ProjectR
 /// # Errors
 /// Also when its row could not be read: what is in it would be lost.
 pub(crate) async fn save_project(connection: &mut Connection, project: &ProjectRecord) -> Result<()> {
-    if let Some(column) = project.unreadable {
-        return Err(rows::unreadable(&rows::key(Table::Projects, project.id.uid.as_str(), ""), column));
-    }
+    rows::must_be_whole(project.unreadable, || rows::key(Table::Projects, project.id.uid.as_str(), ""))?;
     let removed = project.removed.as_ref();
     let values = [
         ("id", project.id.uid.as_str().into()),

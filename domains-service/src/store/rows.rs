@@ -300,6 +300,11 @@ pub(crate) fn column<T>(list: &UnreadableRows, key: &RowKey, column: &'static st
     value
 }
 
+/// Checks that no column of a record's row was unreadable. Saved over the row, the record would replace what is in it.
+pub(crate) fn must_be_whole(unreadable: Option<&'static str>, key: impl FnOnce() -> RowKey) -> Result<()> {
+    unreadable.map_or(Ok(()), |column| Err(self::unreadable(&key(), column)))
+}
+
 /// The error for a row that cannot be read.
 pub(crate) fn unreadable(key: &RowKey, column: &'static str) -> StoreError {
     StoreError::Unreadable { table: key.table, row: key.row.clone(), column }

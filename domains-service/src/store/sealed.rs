@@ -130,11 +130,7 @@ impl Store {
     /// Counts rows by the name of their secret.
     pub(crate) async fn count_sealed(&self) -> Result<BTreeMap<String, i64>> {
         let found: Vec<Found<(String, i64)>> = query_as(COUNT).fetch_all(self.reader()).await?;
-        let mut counts = BTreeMap::new();
-        for Found { row: (seal, texts), .. } in found {
-            *counts.entry(seal).or_default() += texts;
-        }
-        Ok(counts)
+        Ok(found.into_iter().map(|found| found.row).collect())
     }
 
     /// Seals again the keys of at most `limit` certificates with the secret `seal`, after the name `after`.

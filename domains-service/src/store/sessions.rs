@@ -107,9 +107,8 @@ impl Store {
         let row = query_as(with_project!(
             "dashboard_sessions
              WHERE digest = $1"
-        ))
-        .bind(digest);
-        rows::readable(self.reader(), row).await
+        ));
+        rows::readable(self.reader(), row.bind(digest)).await
     }
 
     /// Records the use of a session.

@@ -135,9 +135,8 @@ impl Store {
         let found = query_as(with_sums!(
             "SELECT project, day, ",
             "FROM usage_days WHERE project = $1 AND day >= $2 GROUP BY project, day ORDER BY day"
-        ))
-        .bind((project.uid.as_str(), first));
-        rows::all(self.reader(), found).await
+        ));
+        rows::all(self.reader(), found.bind((project.uid.as_str(), first))).await
     }
 
     /// Requests of a project admitted in a minute, by its number since the epoch.

@@ -85,10 +85,8 @@ pub(crate) async fn count_webhooks(connection: &mut Connection, project: &Projec
 /// # Errors
 /// Also when its row could not be read: what is in it would be lost.
 pub(crate) async fn save_webhook(connection: &mut Connection, endpoint: &EndpointRecord) -> Result<()> {
-    if let Some(column) = endpoint.unreadable {
-        let key = rows::key(Table::WebhookEndpoints, &endpoint.id, endpoint.project.uid.as_str());
-        return Err(rows::unreadable(&key, column));
-    }
+    let key = || rows::key(Table::WebhookEndpoints, &endpoint.id, endpoint.project.uid.as_str());
+    rows::must_be_whole(endpoint.unreadable, key)?;
     let previous = endpoint.previous.as_ref();
     let values = [
         ("id", (&endpoint.id).into()),

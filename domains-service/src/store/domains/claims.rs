@@ -61,9 +61,8 @@ async fn holder_below(connection: &mut Connection, zone: &str) -> Result<Option<
     let holder = query_as(
         "SELECT p.id, p.name FROM holders h JOIN projects p ON p.id = h.project
          WHERE h.name = $1 OR h.name LIKE '%.' || $1 ORDER BY h.name LIMIT 1",
-    )
-    .bind(zone);
-    rows::one(connection, holder).await
+    );
+    rows::one(connection, holder.bind(zone)).await
 }
 
 impl Stored for ProjectRef {

@@ -45,7 +45,6 @@ pub(crate) async fn dependants(connection: &mut Connection, target: &Domain, is_
     let found = query_as(with_project!(
         "domains WHERE project = $1 AND (redirect_to = $2 OR redirect_to = $3) AND removal IS NULL
          ORDER BY name"
-    ))
-    .bind((target.project.uid.as_str(), target.name.as_str(), as_primary));
-    rows::all(connection, found).await
+    ));
+    rows::all(connection, found.bind((target.project.uid.as_str(), target.name.as_str(), as_primary))).await
 }

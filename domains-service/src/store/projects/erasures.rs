@@ -23,9 +23,8 @@ impl Store {
             "SELECT project FROM erasures WHERE NOT EXISTS
                  (SELECT 1 FROM erased_by b WHERE b.project = erasures.project AND b.service = $2)
              ORDER BY erased_at, project LIMIT $1",
-        )
-        .bind((limit, service));
-        rows::all(self.reader(), rows).await
+        );
+        rows::all(self.reader(), rows.bind((limit, service))).await
     }
 }
 

@@ -241,9 +241,8 @@ impl Store {
         let found = query_as(
             "SELECT * FROM webhook_deliveries
              WHERE endpoint = $1 AND id < $2 AND ($3 IS NULL OR state = $3) ORDER BY id DESC LIMIT $4",
-        )
-        .bind((endpoint, before, state.map(DeliveryState::as_str), limit));
-        rows::all(self.reader(), found).await
+        );
+        rows::all(self.reader(), found.bind((endpoint, before, state.map(DeliveryState::as_str), limit))).await
     }
 
     /// How many deliveries wait, and how many of them should have been tried before `overdue`.
