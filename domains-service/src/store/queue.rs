@@ -52,21 +52,16 @@ chassis::record! {
     }
 }
 
-/// When all of a limit is free.
-async fn free_at(connection: &mut Connection, name: &str) -> Result<UnixMillis> {
-    let free_at: Option<Found<(i64,)>> =
-        query_as("SELECT free_at FROM acme_limits WHERE name = $1").bind(name).fetch_optional(&mut *connection).await?;
-    // An unreadable limit counts as wholly free until the next order writes it.
-    let key = rows::key(Table::AcmeLimits, name, "");
-    let free_at = free_at.map(|free_at| rows::column(connection.unreadable(), &key, "free_at", free_at));
-    Ok(UnixMillis(free_at.unwrap_or(0)))
-}
-
-/// The same, with a maximum: no order can have moved `free_at` beyond a whole burst. A later value is damaged and would
-/// stop orders; it is replaced.
+/// When all of a limit is free. No order can have moved `free_at` beyond a whole burst: a later value is damaged and
+/// would stop orders; it is replaced.
 async fn free_by(write: &mut Write, name: &str, limit: Limit) -> Result<UnixMillis> {
     let latest = write.now().plus(limit.burst.saturating_mul(limit.refill));
-    let free_at = free_at(write.connection(), name).await?;
+    let free_at = query_as("SELECT free_at FROM acme_limits WHERE name = $1");
+    let free_at: Option<Found<(i64,)>> = free_at.bind(name).fetch_optional(write.connection()).await?;
+    // An unreadable limit counts as wholly free until the next order writes it.
+    let key = rows::key(Table::AcmeLimits, name, "");
+    let free_at = free_at.map(|free_at| rows::column(write.connection().unreadable(), &key, "free_at", free_at));
+    let free_at = UnixMillis(free_at.unwrap_or(0));
     if free_at <= latest {
         return Ok(free_at);
     }
