@@ -81,7 +81,7 @@ fn list(statement: &mut Builder, names: &[&'static str]) {
     }
 }
 
-/// Reads which row it is.
+/// Reads the columns of a row's key.
 pub(crate) type ReadKey = fn(&mut Columns<'_>) -> RowKey;
 
 /// A record that is read from a row.
@@ -118,6 +118,7 @@ impl<'r, T: Stored> FromRow<'r, PgRow> for StoredRow<T> {
     }
 }
 
+/// A row of either database.
 #[derive(Clone, Copy)]
 enum AnyRow<'r> {
     Sqlite(&'r SqliteRow),
@@ -139,7 +140,8 @@ impl<'r> Columns<'r> {
         columns.wrong.map_or(Ok(StoredRow { key, value, bad: columns.bad }), Err)
     }
 
-    /// A value that any cell of its type has; 0, `false`, nothing or the text of the bytes if it is unreadable.
+    /// The value of a column as the database has it. In place of an unreadable one: 0, `false`, nothing, or the text of
+    /// its bytes.
     pub(crate) fn get<T>(&mut self, column: &'static str) -> T
     where
         T: Default + Cell<'r, SqliteRow> + Cell<'r, PgRow>,
