@@ -23,7 +23,7 @@ use crate::common::Core;
 use crate::gateways::Gateways;
 use crate::identities::{Identities, Master, Version, version_of};
 use crate::store::credentials::{Credential, Kind};
-use crate::store::gateways::SealedGeneration;
+use crate::store::gateways::{SealedGeneration, generations};
 use crate::store::{Result, Write};
 
 /// How long a generation signs.
@@ -47,7 +47,7 @@ fn open(core: &Core, stored: &SealedGeneration) -> Option<Master> {
 
 /// Whether our sealing secrets open the keys of any generation.
 pub(crate) async fn opens(core: &Core) -> Result<bool> {
-    Ok(core.store.generations().await?.iter().any(|stored| open(core, stored).is_some()))
+    Ok(generations(core.store.reader()).await?.iter().any(|stored| open(core, stored).is_some()))
 }
 
 fn seal(core: &Core, master: &Master) -> anyhow::Result<SealedGeneration> {
@@ -59,7 +59,7 @@ fn seal(core: &Core, master: &Master) -> anyhow::Result<SealedGeneration> {
 pub(crate) async fn identities(core: &Core, gateways: &Gateways) -> anyhow::Result<Arc<Identities>> {
     // The order matters: a credential that is revoked after the generations were read is not in the list, so it never
     // gets the tickets that its revocation made.
-    let stored = core.store.generations().await?;
+    let stored = generations(core.store.reader()).await?;
     let credentials = core.store.good_credentials(Some(Kind::Gateway)).await?;
     let version = version_of(&stored, &credentials);
     let known = gateways.identities.lock().clone();
@@ -82,7 +82,7 @@ pub(crate) fn refuse(gateways: &Gateways, gateway: &str) {
 /// Makes a generation. If the earlier ones are `compromised`, they are deleted and it signs at once.
 pub(crate) async fn renew(core: &Core, compromised: bool) -> anyhow::Result<()> {
     let now = core.clock.now_seconds();
-    let stored = core.store.generations().await?;
+    let stored = generations(core.store.reader()).await?;
     // A generation with a damaged number does not open, so the next number does not follow it.
     let newest = stored.iter().find_map(|stored| open(core, stored)).map(|newest| newest.number);
     let is_first = compromised || newest.is_none();
@@ -105,7 +105,7 @@ async fn reseal(core: &Core, stored: &[SealedGeneration]) -> anyhow::Result<()> 
         return Ok(());
     }
     let mut write = core.store.write().await?;
-    for stored in write.generations().await?.into_iter().filter(is_older) {
+    for stored in generations(write.connection()).await?.into_iter().filter(is_older) {
         match core.sealing.reseal(&stored.sealed, &place(stored.number)) {
             Ok(sealed) => write.replace_generation(&SealedGeneration { sealed, ..stored }).await?,
             // It is damaged, and is not used.
@@ -122,7 +122,7 @@ async fn reseal(core: &Core, stored: &[SealedGeneration]) -> anyhow::Result<()> 
 
 /// Makes a generation if it is time for one.
 async fn renew_when_due(core: &Core) -> anyhow::Result<()> {
-    let stored = core.store.generations().await?;
+    let stored = generations(core.store.reader()).await?;
     reseal(core, &stored).await?;
     // The sealed text says since when it signs; the column may be damaged.
     let newest = stored.iter().find_map(|stored| open(core, stored)).map(|newest| newest.signs_from);
@@ -133,7 +133,7 @@ async fn renew_when_due(core: &Core) -> anyhow::Result<()> {
 /// Makes new session-ticket keys for all gateways, for the transaction `write` that revokes a gateway. The gateway's
 /// identity key is withdrawn with its credential.
 pub(crate) async fn replace_tickets(core: &Core, write: &mut Write) -> anyhow::Result<()> {
-    for stored in write.generations().await? {
+    for stored in generations(write.connection()).await? {
         let Some(mut master) = open(core, &stored) else { continue };
         master.tickets = chassis::random::bytes()?;
         write.replace_generation(&seal(core, &master)?).await?;

@@ -92,7 +92,7 @@ async fn postpone(store: &Store, authorities: &Authorities, mut leased: Leased<D
 
 /// Checks DNS. `None` if the project is gone or the name can no longer be attached.
 async fn check(app: &App, domain: &Domain) -> Result<Option<DnsCheck>> {
-    let Some(project) = app.core.store.find_project(&domain.project).await? else { return Ok(None) };
+    let Some(project) = find_project(app.core.store.reader(), &domain.project).await? else { return Ok(None) };
     let mut connection = app.core.store.reader().acquire().await?;
     let claims = domains::find_claims(&mut connection, &domain.name).await?;
     drop(connection);

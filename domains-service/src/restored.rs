@@ -117,7 +117,7 @@ pub async fn finish_restore(
     comparison::end_sessions_and_keys(write.connection()).await?;
     write.replace_earlier(lost_newest.map_or(0, |(current, _)| current)).await?;
     write.commit().await?;
-    store.close().await;
+    store.database().close().await;
     let (changed_at, lost_changed_at) = (newest.2, lost_newest.map(|(_, at)| at));
     Ok(Report { outcome, why, changed_at, lost_changed_at, things: counted(things) })
 }

@@ -173,7 +173,7 @@ pub async fn start_in(
             result = result.and(exporter.await.context("the exporter of traces ended unexpectedly"));
         }
         result = result.and(listeners.end().await);
-        app.core.store.close().await;
+        app.core.store.database().close().await;
         result
     });
     Ok(Running::new("domains-service", addresses, task))

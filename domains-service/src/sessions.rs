@@ -150,7 +150,7 @@ pub(crate) async fn find(app: &App, secret: &str, origin: Origin, by_itself: boo
             (Actor::operator_at(origin, operator), Scopes::all())
         }
         Some((project, id)) => {
-            let Some(key) = store.key(project, id).await? else { return Ok(None) };
+            let Some(key) = keys::find_key(store.reader(), project, id).await? else { return Ok(None) };
             if !key.is_usable(now.to_seconds()) {
                 return Ok(None);
             }

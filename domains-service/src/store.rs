@@ -130,10 +130,9 @@ impl Store {
         // are above all of the former one's, so a gateway that followed the former one gets a snapshot instead of a
         // wrong difference.
         let count_on = async || {
-            query("INSERT INTO revision_counter (id, current, oldest) VALUES (1, $1, $1) ON CONFLICT DO NOTHING")
-                .bind(clock.now().0.max(1))
-                .execute(&database.write)
-                .await
+            let begin =
+                query("INSERT INTO revision_counter (id, current, oldest) VALUES (1, $1, $1) ON CONFLICT DO NOTHING");
+            begin.bind(clock.now().0.max(1)).execute(&database.write).await
         };
         database.first_query(count_on).await.context("starting the change log")?;
         let store = Self {
@@ -218,14 +217,9 @@ impl Store {
         set_setting(name, value).run(self.writer()).await
     }
 
-    /// The database itself, for health checks.
+    /// The database itself, for health checks and to close it.
     pub(crate) fn database(&self) -> Database {
         self.database.clone()
-    }
-
-    /// Finishes the statements in progress and closes the connections.
-    pub(crate) async fn close(&self) {
-        self.database.close().await;
     }
 }
 

@@ -149,7 +149,7 @@ async fn list(Authorised { app, project: id, .. }: Authorised, params: Params) -
     let part = if part.is_ascii() { part } else { Hostname::parse(&part).map_or(part, |name| name.to_string()) };
     let wanted = (part.as_str(), status.map_or("", Status::as_str));
     let found = app.core.store.domains(&id, params.text("cursor").unwrap_or_default(), wanted, limit).await?;
-    let used = app.core.store.count_domains(&id).await?;
+    let used = domains::count_domains(app.core.store.reader(), &id).await?;
     let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &id.uid).await?;
     let positions = queue_positions(&app, &project).await;
     let show = |domain: &Domain| {

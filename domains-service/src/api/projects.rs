@@ -175,7 +175,7 @@ pub(super) async fn find(write: &mut Write, id: &ProjectRef) -> ApiResult<Projec
 
 /// The project, or 404, without a transaction.
 pub(super) async fn load(app: &App, id: &ProjectRef) -> ApiResult<ProjectRecord> {
-    app.core.store.find_project(id).await?.ok_or_else(none)
+    projects::find_project(app.core.store.reader(), id).await?.ok_or_else(none)
 }
 
 /// The refusal for an unknown project.

@@ -272,7 +272,7 @@ async fn find(write: &mut Write, actor: &Actor, project: &ProjectRef, id: &str) 
 /// The same without a transaction.
 async fn load(app: &App, actor: &Actor, project: &ProjectRef, id: &str) -> ApiResult<EndpointRecord> {
     projects::load(app, project).await?;
-    let endpoint = app.core.store.find_webhook(project, id).await?.ok_or_else(no_webhook)?;
+    let endpoint = webhooks::find_webhook(app.core.store.reader(), project, id).await?.ok_or_else(no_webhook)?;
     may_receive(actor, &endpoint.events)?;
     Ok(endpoint)
 }

@@ -40,7 +40,7 @@ use self::transport::{Transport, has_answered, noting_answers};
 use super::{CaaIdentity, IssueError, IssueRequest, Issued, Issuer, RenewalAdvice};
 use crate::config::AcmeSettings;
 use crate::limits::QueuePosition;
-use crate::store::acme::OrderRecord;
+use crate::store::acme::{OrderRecord, forget_order};
 
 /// Refused nonces in a row that are retried silently: each refusal brings a new nonce (RFC 8555, section 6.5). The
 /// library itself has tried three times before it reports one.
@@ -270,7 +270,7 @@ impl AcmeAuthority {
                     return Ok(Issued { chain_pem, key_pem: in_progress.key_pem });
                 }
                 OrderStatus::Invalid => {
-                    self.records.store.forget_order(&self.settings.name, &request.hostname).await?;
+                    forget_order(self.records.store.writer(), &self.settings.name, &request.hostname).await?;
                     return Err(IssueError::Unavailable("the order became invalid".to_owned()));
                 }
             }

@@ -1,11 +1,11 @@
 //! Stored data about certificate authorities: accounts and orders in progress.
 
-use chassis::sql::{Connection, Found, RowKey, query, query_as};
+use chassis::sql::{Connection, On, query, query_as};
+use contract::feed::Entity;
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
-use super::log::StoredEntity;
-use super::rows::{self, Columns, Stored, Table};
+use super::rows::{self, Columns, ReadKey, Stored, StoredRow, Table};
 use super::{Result, Store, queue};
 
 /// An order at an authority.
@@ -19,32 +19,18 @@ pub(crate) struct OrderRecord {
     pub(crate) created_at: UnixMillis,
 }
 
-chassis::record! {
-    struct Row {
-        authority: String,
-        hostname: String,
-        url: String,
-        sealed_key: Option<String>,
-        created_at: i64,
-    }
-}
+impl Stored for OrderRecord {
+    const KEY: ReadKey = |row| rows::key(Table::AcmeOrders, row.text("url"), row.text("authority"));
 
-impl Stored for Row {
-    type Value = OrderRecord;
-
-    fn key(&self) -> RowKey {
-        rows::key(Table::AcmeOrders, &self.url, &self.authority)
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<OrderRecord> {
-        let hostname = columns.word("hostname", &self.hostname).filter(|_| columns.unreadable().is_none())?;
-        Some(OrderRecord {
-            hostname,
-            authority: self.authority,
-            url: self.url,
-            sealed_key: self.sealed_key,
-            created_at: UnixMillis(self.created_at),
-        })
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
+        let order = Self {
+            authority: row.text("authority"),
+            hostname: row.word("hostname")?,
+            url: row.text("url"),
+            sealed_key: row.get("sealed_key"),
+            created_at: row.time("created_at"),
+        };
+        row.whole(order)
     }
 }
 
@@ -54,12 +40,8 @@ const POSTPONED_MILLIS: i64 = 3_600_000;
 impl Store {
     /// The last order for a name at an authority. An unreadable one counts as absent, and the next replaces it.
     pub(crate) async fn find_order(&self, authority: &str, hostname: &Hostname) -> Result<Option<OrderRecord>> {
-        let row = query_as(
-            "SELECT authority, hostname, url, sealed_key, created_at FROM acme_orders
-             WHERE authority = $1 AND hostname = $2",
-        )
-        .bind((authority, hostname.as_str()));
-        rows::readable::<Row>(self.reader(), row).await
+        let row = query_as("SELECT * FROM acme_orders WHERE authority = $1 AND hostname = $2");
+        rows::readable(self.reader(), row.bind((authority, hostname.as_str()))).await
     }
 
     /// Stores an order in place of the former one. The wait for it is over.
@@ -78,55 +60,35 @@ impl Store {
         write.commit().await.map(drop)
     }
 
-    /// Deletes an order that is no longer needed.
-    pub(crate) async fn forget_order(&self, authority: &str, hostname: &Hostname) -> Result<()> {
-        query("DELETE FROM acme_orders WHERE authority = $1 AND hostname = $2")
-            .bind((authority, hostname.as_str()))
-            .run(self.writer())
-            .await
-    }
-
     /// Orders of removed names with authorizations to deactivate now, at most `limit`.
     pub(crate) async fn abandoned_orders(&self, now: UnixMillis, limit: i64) -> Result<Vec<OrderRecord>> {
-        let found: Vec<Found<Row>> = query_as(
-            "SELECT authority, hostname, url, sealed_key, created_at FROM acme_orders
-             WHERE abandoned_at <= $1 ORDER BY abandoned_at LIMIT $2",
-        )
-        .bind((now.0, limit))
-        .fetch_all(self.reader())
-        .await?;
+        let found = query_as("SELECT * FROM acme_orders WHERE abandoned_at <= $1 ORDER BY abandoned_at LIMIT $2");
+        let found: Vec<StoredRow<OrderRecord>> = found.bind((now.0, limit)).fetch_all(self.reader()).await?;
         let (orders, unreadable) = rows::split(self.reader().unreadable(), found);
         for key in unreadable {
-            query("UPDATE acme_orders SET abandoned_at = $1 WHERE url = $2 AND authority = $3")
-                .bind((now.plus(POSTPONED_MILLIS).0, &key.row, &key.of))
-                .execute(self.writer())
-                .await?;
+            let postpone = query("UPDATE acme_orders SET abandoned_at = $1 WHERE url = $2 AND authority = $3");
+            postpone.bind((now.plus(POSTPONED_MILLIS).0, &key.row, &key.of)).execute(self.writer()).await?;
         }
         Ok(orders)
     }
 
     /// Deletes an order after its authorizations are deactivated, unless another order has replaced it.
     pub(crate) async fn forget_abandoned(&self, order: &OrderRecord) -> Result<()> {
-        query("DELETE FROM acme_orders WHERE authority = $1 AND hostname = $2 AND url = $3")
-            .bind((&order.authority, order.hostname.as_str(), &order.url))
-            .run(self.writer())
-            .await
+        let delete = query("DELETE FROM acme_orders WHERE authority = $1 AND hostname = $2 AND url = $3");
+        delete.bind((&order.authority, order.hostname.as_str(), &order.url)).run(self.writer()).await
     }
 
     /// Postpones an abandoned order, because its authority does not answer.
     pub(crate) async fn postpone_abandonment(&self, order: &OrderRecord, until: UnixMillis) -> Result<()> {
-        query("UPDATE acme_orders SET abandoned_at = $1 WHERE authority = $2 AND hostname = $3 AND url = $4")
-            .bind((until.0, &order.authority, order.hostname.as_str(), &order.url))
-            .run(self.writer())
-            .await
+        let postpone =
+            query("UPDATE acme_orders SET abandoned_at = $1 WHERE authority = $2 AND hostname = $3 AND url = $4");
+        postpone.bind((until.0, &order.authority, order.hostname.as_str(), &order.url)).run(self.writer()).await
     }
 
     /// Stores a setting unless it exists; returns the stored value.
     pub(crate) async fn remember(&self, name: &str, value: &str) -> Result<String> {
-        query("INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING")
-            .bind((name, value))
-            .execute(self.writer())
-            .await?;
+        let insert = query("INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING");
+        insert.bind((name, value)).execute(self.writer()).await?;
         Ok(self.setting(name).await?.unwrap_or_else(|| value.to_owned()))
     }
 
@@ -139,8 +101,8 @@ impl Store {
     pub(crate) async fn published_chain(&self, hostname: &Hostname) -> Result<Option<String>> {
         let found = query_as("SELECT kind, name, body FROM entities WHERE kind = 'certificate' AND name = $1");
         // An unreadable certificate cannot be named to an authority; its renewal writes it again.
-        Ok(match rows::readable::<StoredEntity>(self.reader(), found.bind(hostname.as_str())).await? {
-            Some(contract::feed::Entity::Certificate(bundle)) => Some(bundle.chain_pem),
+        Ok(match rows::readable(self.reader(), found.bind(hostname.as_str())).await? {
+            Some(Entity::Certificate(bundle)) => Some(bundle.chain_pem),
             _ => None,
         })
     }
@@ -148,19 +110,15 @@ impl Store {
 
 /// Ends the orders and waits of a name because its certificate is in service.
 pub(crate) async fn finish_orders(connection: &mut Connection, hostname: &Hostname) -> Result<()> {
-    query("DELETE FROM certificate_queue WHERE hostname = $1")
-        .bind(hostname.as_str())
-        .execute(&mut *connection)
-        .await?;
+    let leave = query("DELETE FROM certificate_queue WHERE hostname = $1");
+    leave.bind(hostname.as_str()).execute(&mut *connection).await?;
     query("UPDATE acme_orders SET sealed_key = NULL WHERE hostname = $1").bind(hostname.as_str()).run(connection).await
 }
 
 /// Deletes a failed order, so that the next attempt begins a new one.
-pub(crate) async fn forget_order(connection: &mut Connection, authority: &str, hostname: &Hostname) -> Result<()> {
-    query("DELETE FROM acme_orders WHERE authority = $1 AND hostname = $2")
-        .bind((authority, hostname.as_str()))
-        .run(connection)
-        .await
+pub(crate) async fn forget_order(on: impl Into<On<'_>>, authority: &str, hostname: &Hostname) -> Result<()> {
+    let order = query("DELETE FROM acme_orders WHERE authority = $1 AND hostname = $2");
+    order.bind((authority, hostname.as_str())).run(on).await
 }
 
 /// Deletes limits that are wholly free again, and abandons orders and waits of names without a domain, which a crash
@@ -168,22 +126,18 @@ pub(crate) async fn forget_order(connection: &mut Connection, authority: &str, h
 pub(crate) async fn tidy(connection: &mut Connection, now: UnixMillis) -> Result<()> {
     queue::tidy(connection, now).await?;
     // Only orders in progress: a domain in service keeps its last order.
-    query(
+    let abandon = query(
         "UPDATE acme_orders SET abandoned_at = $1, sealed_key = NULL
          WHERE sealed_key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM domains WHERE name = acme_orders.hostname)",
-    )
-    .bind(now.0)
-    .run(connection)
-    .await
+    );
+    abandon.bind(now.0).run(connection).await
 }
 
 /// A name was removed: unless another project has it, its authorizations are to be deactivated.
 pub(crate) async fn abandon_orders(connection: &mut Connection, hostname: &Hostname, now: UnixMillis) -> Result<()> {
-    query(
+    let abandon = query(
         "UPDATE acme_orders SET abandoned_at = $1, sealed_key = NULL
          WHERE hostname = $2 AND NOT EXISTS (SELECT 1 FROM domains WHERE name = $2)",
-    )
-    .bind((now.0, hostname.as_str()))
-    .run(connection)
-    .await
+    );
+    abandon.bind((now.0, hostname.as_str())).run(connection).await
 }

@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use chassis::sql::{Found, RowKey, query, query_as};
+use chassis::sql::{Found, query, query_as};
 use contract::ban::Ban;
 use contract::key::KeyId;
 use contract::time::UnixMillis;
@@ -15,7 +15,7 @@ use contract::usage::KeyReport;
 use domains_api::types::ListedBan;
 
 use super::processes::credential_of;
-use super::rows::{self, Columns, Stored, Table};
+use super::rows::{self, Columns, ReadKey, Stored, Table};
 use super::{Result, Store, Write, to_json};
 
 /// Validity of a gateway's report, in milliseconds: three reports may be lost.
@@ -27,24 +27,14 @@ const NODES_MAX: i64 = 1_024;
 /// Maximum with one credential: the processes that may be on record, and those that they replaced within half a minute.
 const NODES_OF_ONE_MAX: i64 = 256;
 
-chassis::record! {
-    /// A gateway's report.
-    struct Report {
-        node: String,
-        bans: String,
-        total: i64,
-    }
-}
+/// A gateway's report: the bans in it, and how many there are.
+struct Report(Vec<Ban>, i64);
 
 impl Stored for Report {
-    type Value = (Vec<Ban>, i64);
+    const KEY: ReadKey = |row| rows::key(Table::EdgeBans, row.text("node"), "");
 
-    fn key(&self) -> RowKey {
-        rows::key(Table::EdgeBans, &self.node, "")
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<(Vec<Ban>, i64)> {
-        Some((columns.json("bans", &self.bans)?, self.total))
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
+        Some(Self(row.json("bans")?, row.get("total")))
     }
 }
 
@@ -97,7 +87,7 @@ impl Store {
                 .bind((now.plus(-REPORTED_MILLIS).0, NODES_MAX));
         let mut by_key: BTreeMap<KeyId, Ban> = BTreeMap::new();
         let mut of_cut = 0;
-        for (bans, total) in rows::all::<Report>(self.reader(), reports).await? {
+        for Report(bans, total) in rows::all(self.reader(), reports).await? {
             let total = total.unsigned_abs();
             if total > bans.len() as u64 {
                 of_cut = total.max(of_cut);
@@ -121,11 +111,9 @@ impl Store {
         bans.sort_by_key(|ban| Reverse(ban.until));
         let mut listed = Vec::new();
         for ban in bans.into_iter().take(limit) {
-            let row: Option<Found<(String, String)>> =
-                query_as("SELECT p.name, k.label FROM api_keys k JOIN projects p ON p.id = k.project WHERE k.id = $1")
-                    .bind(ban.key.as_str())
-                    .fetch_optional(self.reader())
-                    .await?;
+            let row =
+                query_as("SELECT p.name, k.label FROM api_keys k JOIN projects p ON p.id = k.project WHERE k.id = $1");
+            let row: Option<Found<(String, String)>> = row.bind(ban.key.as_str()).fetch_optional(self.reader()).await?;
             // A project with an unreadable name is recorded where its row is read.
             let holder = row.and_then(|found| Some((found.row.0.parse().ok()?, found.row.1)));
             let (project, label) = holder.unzip();

@@ -1,12 +1,12 @@
 //! Credentials of gateways, services and operators, the command line among them. Rows are never deleted, so a revoked
 //! or replaced credential is never accepted again, and records made with a credential can be found after its end.
 
-use chassis::sql::{Found, RowKey, query, query_as, query_scalar};
+use chassis::sql::{Found, query, query_as, query_scalar};
 use contract::keyring::GATEWAYS_WITH_KEYS_MAX;
 use contract::time::UnixMillis;
 
 use super::processes::forget_processes_of;
-use super::rows::{self, Columns, Stored, Table};
+use super::rows::{self, Columns, ReadKey, Stored, Table};
 use super::{Result, Store, StoreError, Write};
 
 contract::words! {
@@ -103,82 +103,43 @@ pub(crate) enum NotEnrolled {
     TooMany,
 }
 
-chassis::record! {
-    struct GoodRow {
-        kind: String,
-        name: String,
-        digest: String,
-        expires_at: Option<i64>,
+impl Credential {
+    fn of(row: &mut Columns<'_>) -> Option<Self> {
+        let kind = row.word("kind")?;
+        let expires_at = row.time_if_any("expires_at");
+        Some(Self { kind, name: row.text("name"), digest: row.text("digest"), expires_at })
     }
 }
 
-impl Stored for GoodRow {
-    type Value = Credential;
-
+impl Stored for Credential {
     const IS_PART: bool = true;
-
-    fn key(&self) -> RowKey {
-        row_key(&self.name, &self.digest)
-    }
+    const KEY: ReadKey = |row| {
+        let digest: String = row.text("digest").chars().take(SHOWN_OF_DIGEST).collect();
+        rows::key(Table::Credentials, format!("{} {digest}", row.text("name")), "")
+    };
 
     /// A row with an unreadable column is no credential.
-    fn read(self, columns: &mut Columns) -> Option<Credential> {
-        let Self { kind, name, digest, expires_at } = self;
-        let kind = columns.word("kind", &kind)?;
-        let expires_at = expires_at.map(UnixMillis);
-        columns.unreadable().is_none().then_some(Credential { kind, name, digest, expires_at })
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
+        Self::of(row).and_then(|credential| row.whole(credential))
     }
 }
 
-chassis::record! {
-    /// The valid credential of a name.
-    struct Holder {
-        kind: String,
-        file: Option<String>,
-        expires_at: Option<i64>,
-    }
-}
+impl Stored for Recorded {
+    const KEY: ReadKey = Credential::KEY;
 
-chassis::record! {
-    struct Row {
-        kind: String,
-        name: String,
-        digest: String,
-        file: Option<String>,
-        made_by: Option<String>,
-        created_at: i64,
-        expires_at: Option<i64>,
-        last_used_at: Option<i64>,
-        revoked_at: Option<i64>,
-    }
-}
-
-impl Stored for Row {
-    type Value = Recorded;
-
-    fn key(&self) -> RowKey {
-        row_key(&self.name, &self.digest)
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<Recorded> {
-        let kind = columns.word("kind", &self.kind)?;
-        // A credential with an unreadable expiry is invalid.
-        let revoked_at = if columns.unreadable() == Some("revoked_at") { Some(0) } else { self.revoked_at };
-        let expires_at = self.expires_at.map(UnixMillis);
-        Some(Recorded {
-            credential: Credential { kind, name: self.name, digest: self.digest, expires_at },
-            file: self.file,
-            made_by: self.made_by,
-            created_at: UnixMillis(self.created_at),
-            last_used_at: self.last_used_at.map(UnixMillis),
-            revoked_at: revoked_at.map(UnixMillis),
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
+        let revoked_at = row.time_if_any("revoked_at");
+        // A credential with an unreadable end is invalid.
+        let revoked_at = if row.unreadable() == Some("revoked_at") { Some(UnixMillis(0)) } else { revoked_at };
+        Some(Self {
+            credential: Credential::of(row)?,
+            file: row.get("file"),
+            made_by: row.get("made_by"),
+            created_at: row.time("created_at"),
+            last_used_at: row.time_if_any("last_used_at"),
+            revoked_at,
         })
     }
-}
-
-fn row_key(name: &str, digest: &str) -> RowKey {
-    let digest: String = digest.chars().take(SHOWN_OF_DIGEST).collect();
-    rows::key(Table::Credentials, format!("{name} {digest}"), "")
 }
 
 /// A statement that reads whole rows, each with the name of its maker.
@@ -191,8 +152,6 @@ macro_rules! recorded {
         )
     };
 }
-
-mod made;
 
 /// A statement about the valid credential of the name `$1`, where a credential of the kind `$2` is to replace it.
 macro_rules! of_holder {
@@ -212,7 +171,7 @@ impl Store {
             "WHERE c.kind LIKE $1 ORDER BY c.revoked_at IS NOT NULL, c.revoked_at DESC, c.digest LIMIT $2"
         ))
         .bind((kind.map_or("%", Kind::as_str), LISTED_MAX));
-        let mut all = rows::all::<Row>(self.reader(), found).await?;
+        let mut all: Vec<Recorded> = rows::all(self.reader(), found).await?;
         let order = |one: &Recorded| (one.credential.kind, one.credential.name.clone(), one.created_at);
         all.sort_by_cached_key(order);
         Ok(all)
@@ -226,11 +185,9 @@ impl Store {
              ORDER BY kind, name LIMIT $2",
         )
         .bind((kind.map_or("%", Kind::as_str), LISTED_MAX));
-        Ok(rows::all::<GoodRow>(self.reader(), good)
-            .await?
-            .into_iter()
-            .filter(|good| !self.was_revoked(&good.digest))
-            .collect())
+        let mut good: Vec<Credential> = rows::all(self.reader(), good).await?;
+        good.retain(|one| !self.was_revoked(&one.digest));
+        Ok(good)
     }
 
     /// Whether the operator of this name has a valid credential.
@@ -260,7 +217,8 @@ impl Write {
                 None if revoked_at.is_none() && name != new.name => Err(NotEnrolled::Doubled(name)),
                 None if revoked_at.is_none() && kind != new.kind.as_str() => Err(NotEnrolled::OtherKind),
                 None if revoked_at.is_none() => {
-                    self.record_file(new.digest, file).await?;
+                    let note = query("UPDATE credentials SET file = $2 WHERE digest = $1").bind((new.digest, file));
+                    note.execute(self.connection()).await?;
                     Ok(false)
                 }
                 _ => Err(NotEnrolled::Revoked),
@@ -283,15 +241,15 @@ impl Write {
     /// Ends the name's present credential, if the new one may replace it.
     async fn make_room(&mut self, new: &Enrolment<'_>, file: Option<&str>) -> Result<Result<(), NotEnrolled>> {
         let holder = query_as(of_holder!("SELECT kind, file, expires_at FROM credentials"));
-        let holder: Option<Found<Holder>> =
+        let holder: Option<Found<(String, Option<String>, Option<i64>)>> =
             holder.bind((new.name, new.kind.as_str())).fetch_optional(self.connection()).await?;
         // An unreadable credential is invalid, and is replaced.
-        if let Some(Found { row: holder, bad: None }) = &holder {
-            if holder.kind != new.kind.as_str() {
+        if let Some(Found { row: (kind, other_file, expires_at), bad: None }) = &holder {
+            if kind != new.kind.as_str() {
                 return Ok(Err(NotEnrolled::OtherKind));
             }
-            let is_over = holder.expires_at.is_some_and(|end| end <= self.now().0);
-            if !is_over && (file.is_none() || holder.file.is_none()) {
+            let is_over = expires_at.is_some_and(|end| end <= self.now().0);
+            if !is_over && (file.is_none() || other_file.is_none()) {
                 return Ok(Err(NotEnrolled::Exists));
             }
         }
@@ -311,6 +269,30 @@ impl Write {
         Ok(Ok(()))
     }
 
+    /// The valid credential of this name, or else the one that was revoked last, if any.
+    pub(crate) async fn last_credential(&mut self, kind: Kind, name: &str) -> Result<Option<Recorded>> {
+        let found = query_as(recorded!(
+            "WHERE c.kind = $1 AND c.name = $2 ORDER BY c.revoked_at IS NOT NULL, c.revoked_at DESC, c.digest LIMIT 1"
+        ));
+        rows::readable(self.connection(), found.bind((kind.as_str(), name))).await
+    }
+
+    /// The valid credentials that credentials of this name made, revoked ones included, and those that these made, by
+    /// kind and name. With `also_revoked`, what they made and is revoked follows, as far as the list has room.
+    pub(crate) async fn made_by(&mut self, kind: Kind, name: &str, also_revoked: bool) -> Result<Vec<Recorded>> {
+        let found = query_as(recorded!(
+            "WHERE (c.revoked_at IS NULL OR $3 > 0) AND c.digest IN
+             (WITH RECURSIVE made (digest) AS
+                  (SELECT digest FROM credentials WHERE made_by IN
+                       (SELECT digest FROM credentials WHERE kind = $1 AND name = $2)
+                   UNION
+                   SELECT later.digest FROM credentials later JOIN made ON later.made_by = made.digest)
+              SELECT digest FROM made)
+             ORDER BY c.revoked_at IS NOT NULL, c.revoked_at DESC, c.kind, c.name LIMIT $4"
+        ));
+        rows::all(self.connection(), found.bind((kind.as_str(), name, i64::from(also_revoked), LISTED_MAX))).await
+    }
+
     /// Checks in this transaction that the caller's credential is still valid: another replica may have revoked it just
     /// now.
     ///
@@ -322,19 +304,11 @@ impl Write {
         if count > 0 { Ok(()) } else { Err(StoreError::ActorRevoked) }
     }
 
-    /// Stores the name of the credential's file.
-    async fn record_file(&mut self, digest: &str, file: Option<&str>) -> Result<()> {
-        let note = query("UPDATE credentials SET file = $2 WHERE digest = $1").bind((digest, file));
-        note.run(self.connection()).await
-    }
-
     /// Ends the valid credential of this name for good, and the dashboard sessions and links that it opened.
     async fn withdraw(&mut self, kind: Kind, name: &str) -> Result<()> {
         let now = self.now().0;
-        query(of_holder!("UPDATE credentials SET revoked_at = $3"))
-            .bind((name, kind.as_str(), now))
-            .execute(self.connection())
-            .await?;
+        let revoke = query(of_holder!("UPDATE credentials SET revoked_at = $3"));
+        revoke.bind((name, kind.as_str(), now)).execute(self.connection()).await?;
         if kind == Kind::Operator {
             for statement in [
                 "DELETE FROM dashboard_sessions WHERE operator = $1",

@@ -4,12 +4,12 @@ mod claims;
 mod roles;
 mod visits;
 
-use chassis::sql::{Connection, Found, Kind, RowKey, query, query_as, query_scalar};
+use chassis::sql::{Connection, Found, Kind, On, RowKey, query, query_as, query_scalar};
 use contract::hostname::Hostname;
 use contract::site::RedirectStatus;
 use contract::time::UnixMillis;
 
-use super::rows::{self, Columns, Stored, Table};
+use super::rows::{self, Columns, ReadKey, Stored, StoredRow, Table};
 use super::{Result, Store, to_json, with_project};
 use crate::domain::{Domain, RedirectRule, RedirectTarget, Status};
 use verification::problem::{Problem, ProblemCode};
@@ -18,73 +18,37 @@ pub(crate) use self::claims::{NameClaims, find_claims, forget_tombstones, releas
 pub(crate) use self::roles::{dependants, find_next_primary, find_primary, find_successor};
 use crate::project::ProjectRef;
 
-chassis::record! {
-    struct Row {
-        name: String,
-        project: String,
-        project_name: String,
-        status: String,
-        status_since: i64,
-        is_primary: bool,
-        primary_wanted: bool,
-        redirect_to: Option<String>,
-        redirect_status: Option<i64>,
-        is_apex: Option<bool>,
-        checks: Option<String>,
-        problems: String,
-        certificate: String,
-        watched_since: i64,
-        checked_at: Option<i64>,
-        failing_since: Option<i64>,
-        waits_since: Option<i64>,
-        due_at: Option<i64>,
-        lease_fence: i64,
-        removal: Option<i64>,
-        rev: i64,
-        created_at: i64,
-        updated_at: i64,
-    }
-}
-
 /// Time for which an unreadable domain is postponed, in milliseconds.
 pub(crate) const POSTPONED_MILLIS: i64 = 10 * 60 * 1_000;
 
-impl Stored for Row {
-    type Value = Domain;
+impl Stored for Domain {
+    const KEY: ReadKey = |row| rows::key(Table::Domains, row.text("name"), row.text("project"));
 
-    fn key(&self) -> RowKey {
-        rows::key(Table::Domains, &self.name, &self.project)
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<Domain> {
-        let name = columns.word::<Hostname>("name", &self.name);
-        let project = columns.project(&self.project, &self.project_name);
-        let redirect = self.redirect_to.as_deref().and_then(|to| redirect(to, self.redirect_status, columns));
-        let (name, project) = name.zip(project)?;
-        let mut domain = Domain {
-            name,
-            project,
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
+        let mut domain = Self {
+            name: row.word("name")?,
+            project: row.project("project", "project_name")?,
             // Only the display changes: the edge continues to serve the domain.
-            status: columns.word("status", &self.status).unwrap_or(Status::Active),
-            status_since: UnixMillis(self.status_since),
-            primary: self.is_primary,
-            primary_wanted: self.primary_wanted,
-            redirect,
-            is_apex: self.is_apex,
-            checks: self.checks.as_deref().and_then(|text| columns.json("checks", text)),
-            problems: columns.json("problems", &self.problems).unwrap_or_default(),
-            certificate: columns.json("certificate", &self.certificate).unwrap_or_default(),
-            watched_since: UnixMillis(self.watched_since),
-            checked_at: self.checked_at.map(UnixMillis),
-            failing_since: self.failing_since.map(UnixMillis),
-            waits_since: self.waits_since.map(UnixMillis),
-            due_at: self.due_at.map(UnixMillis),
-            lease_fence: self.lease_fence,
-            removal: self.removal.map(i64::unsigned_abs),
-            rev: self.rev,
-            created_at: UnixMillis(self.created_at),
-            updated_at: UnixMillis(self.updated_at),
-            unreadable: columns.unreadable(),
+            status: row.word("status").unwrap_or(Status::Active),
+            status_since: row.time("status_since"),
+            primary: row.get("is_primary"),
+            primary_wanted: row.get("primary_wanted"),
+            redirect: redirect(row),
+            is_apex: row.get("is_apex"),
+            checks: row.json("checks"),
+            problems: row.json("problems").unwrap_or_default(),
+            certificate: row.json("certificate").unwrap_or_default(),
+            watched_since: row.time("watched_since"),
+            checked_at: row.time_if_any("checked_at"),
+            failing_since: row.time_if_any("failing_since"),
+            waits_since: row.time_if_any("waits_since"),
+            due_at: row.time_if_any("due_at"),
+            lease_fence: row.get("lease_fence"),
+            removal: row.get::<Option<i64>>("removal").map(i64::unsigned_abs),
+            rev: row.get("rev"),
+            created_at: row.time("created_at"),
+            updated_at: row.time("updated_at"),
+            unreadable: row.unreadable(),
         };
         if domain.unreadable.is_some() {
             domain.problems = vec![unreadable_problem(&domain.name)];
@@ -93,13 +57,14 @@ impl Stored for Row {
     }
 }
 
-fn redirect(to: &str, status: Option<i64>, columns: &mut Columns) -> Option<RedirectRule> {
-    let to = match to {
+fn redirect(row: &mut Columns<'_>) -> Option<RedirectRule> {
+    let status: Option<i64> = row.get("redirect_status");
+    let to = match row.get::<Option<String>>("redirect_to")?.as_str() {
         "primary" => RedirectTarget::Primary,
-        name => RedirectTarget::Name(columns.word("redirect_to", name)?),
+        name => RedirectTarget::Name(row.parse("redirect_to", name)?),
     };
     let Ok(code) = status.map(u16::try_from).transpose() else {
-        columns.bad("redirect_status", "invalid status");
+        row.bad("redirect_status", "invalid status");
         return None;
     };
     Some(RedirectRule { to, status: code.and_then(RedirectStatus::from_code) })
@@ -117,7 +82,7 @@ fn unreadable_problem(name: &Hostname) -> Problem {
 impl Store {
     /// The project's domain of this name.
     pub(crate) async fn find_domain(&self, project: &ProjectRef, name: &Hostname) -> Result<Option<Domain>> {
-        rows::one::<Row>(self.reader(), query_as(FIND).bind((name.as_str(), project.uid.as_str()))).await
+        rows::one(self.reader(), query_as(FIND).bind((name.as_str(), project.uid.as_str()))).await
     }
 
     /// Up to `limit` domains of the project after the name `after`, by name, with `part` in their names and in this
@@ -134,14 +99,14 @@ impl Store {
              AND ($5 = '' OR status = $5) ORDER BY name LIMIT $3"
         );
         let found = query_as(statement).bind((project.uid.as_str(), after, limit, part, status));
-        rows::all::<Row>(self.reader(), found).await
+        rows::all(self.reader(), found).await
     }
 
     /// Due domains without a lease: at most `limit`, and at most `per_project` of one project, so that a project with
     /// many due domains does not delay the others. Rows that cannot be read are postponed by [`POSTPONED_MILLIS`];
     /// otherwise each query would return them again in place of readable ones.
     pub(crate) async fn due_domains(&self, now: UnixMillis, per_project: usize, limit: i64) -> Result<Vec<Domain>> {
-        let found: Vec<Found<Row>> = query_as(with_project!(
+        let mut found: Vec<StoredRow<Domain>> = query_as(with_project!(
             "(SELECT *, ROW_NUMBER() OVER (PARTITION BY project ORDER BY due_at) AS turn
                             FROM domains WHERE due_at <= $1 AND CAST(lease_until AS BIGINT) <= $1) AS due
              WHERE turn <= $2 ORDER BY turn, due_at LIMIT $3"
@@ -149,15 +114,10 @@ impl Store {
         .bind((now.0, i64::try_from(per_project).unwrap_or(i64::MAX), limit))
         .fetch_all(self.reader())
         .await?;
-        let (mut domains, mut unreadable) = rows::split(self.reader().unreadable(), found);
-        let (undated, undated_keys) = rows::split(self.reader().unreadable(), self.undated_domains(limit).await?);
-        unreadable.extend(undated_keys.into_iter().chain(undated.iter().map(row_key)));
-        domains.retain(|domain| {
-            if domain.unreadable.is_some() {
-                unreadable.push(row_key(domain));
-            }
-            domain.unreadable.is_none()
-        });
+        found.extend(self.undated_domains(limit).await?);
+        let unreadable: Vec<_> = found.iter().filter(|row| row.bad.is_some()).map(|row| row.key.clone()).collect();
+        let mut domains = rows::each(self.reader().unreadable(), found);
+        domains.retain(|domain| domain.unreadable.is_none());
         for key in unreadable {
             self.postpone_unreadable(&key, now).await?;
         }
@@ -165,7 +125,7 @@ impl Store {
     }
 
     /// Domains with a due time that is not a number, at most `limit`. SQLite sorts them after all numbers.
-    async fn undated_domains(&self, limit: i64) -> Result<Vec<Found<Row>>> {
+    async fn undated_domains(&self, limit: i64) -> Result<Vec<StoredRow<Domain>>> {
         if self.reader().kind() == Kind::Postgres {
             return Ok(Vec::new());
         }
@@ -175,10 +135,10 @@ impl Store {
 
     /// Postpones a domain with an unreadable row, or an unreadable project, by [`POSTPONED_MILLIS`].
     pub(crate) async fn postpone_unreadable(&self, key: &RowKey, now: UnixMillis) -> Result<()> {
-        query("UPDATE domains SET due_at = $1, lease_until = 0 WHERE name = $2 AND project = $3 AND removal IS NULL")
-            .bind((now.plus(POSTPONED_MILLIS).0, &key.row, &key.of))
-            .run(self.writer())
-            .await
+        let postpone = query(
+            "UPDATE domains SET due_at = $1, lease_until = 0 WHERE name = $2 AND project = $3 AND removal IS NULL",
+        );
+        postpone.bind((now.plus(POSTPONED_MILLIS).0, &key.row, &key.of)).run(self.writer()).await
     }
 
     /// Takes a lease on a domain until `until`; `None` when another worker has one. The fence returned must still be
@@ -200,12 +160,6 @@ impl Store {
         .fetch_optional(self.writer())
         .await?;
         Ok(fence)
-    }
-
-    /// Domains of a project that count towards its limit.
-    pub(crate) async fn count_domains(&self, project: &ProjectRef) -> Result<u64> {
-        let mut connection = self.reader().acquire().await?;
-        count_domains(&mut connection, project).await
     }
 
     /// Since when the first of the domains waits that miss only their certificate.
@@ -240,22 +194,20 @@ pub(crate) async fn find_domain(
         Kind::Sqlite => FIND,
         Kind::Postgres => FIND_AND_LOCK,
     };
-    rows::one::<Row>(connection, query_as(text).bind((name.as_str(), project.uid.as_str()))).await
+    rows::one(connection, query_as(text).bind((name.as_str(), project.uid.as_str()))).await
 }
 
 /// Domains of a project that count towards its limit.
-pub(crate) async fn count_domains(connection: &mut Connection, project: &ProjectRef) -> Result<u64> {
-    let count: i64 = query_scalar("SELECT COUNT(*) FROM domains WHERE project = $1 AND removal IS NULL")
-        .bind(project.uid.as_str())
-        .fetch_one(connection)
-        .await?;
+pub(crate) async fn count_domains(on: impl Into<On<'_>>, project: &ProjectRef) -> Result<u64> {
+    let count = query_scalar("SELECT COUNT(*) FROM domains WHERE project = $1 AND removal IS NULL");
+    let count: i64 = count.bind(project.uid.as_str()).fetch_one(on).await?;
     Ok(count.unsigned_abs())
 }
 
 /// All domains of a project.
 pub(crate) async fn all_domains(connection: &mut Connection, project: &ProjectRef) -> Result<Vec<Domain>> {
     let found = query_as(with_project!("domains WHERE project = $1 ORDER BY name")).bind(project.uid.as_str());
-    rows::all::<Row>(connection, found).await
+    rows::all(connection, found).await
 }
 
 /// The row of a domain.
@@ -268,9 +220,7 @@ pub(crate) fn row_key(domain: &Domain) -> RowKey {
 /// # Errors
 /// Also when its row could not be read: what is in it would be lost.
 pub(crate) async fn save_domain(connection: &mut Connection, domain: &Domain) -> Result<()> {
-    if let Some(column) = domain.unreadable {
-        return Err(rows::unreadable(&row_key(domain), column));
-    }
+    rows::must_be_whole(domain.unreadable, || row_key(domain))?;
     let redirect = domain.redirect.as_ref();
     let redirect_status = redirect.and_then(|rule| rule.status).map(|status| i64::from(status.code()));
     let values = [
@@ -304,25 +254,19 @@ pub(crate) async fn save_domain(connection: &mut Connection, domain: &Domain) ->
 
 /// Makes the project's domains due now, because its plan has changed.
 pub(crate) async fn check_again(connection: &mut Connection, project: &ProjectRef, now: UnixMillis) -> Result<()> {
-    query("UPDATE domains SET due_at = $1 WHERE project = $2 AND removal IS NULL")
-        .bind((now.0, project.uid.as_str()))
-        .run(connection)
-        .await
+    let make_due = query("UPDATE domains SET due_at = $1 WHERE project = $2 AND removal IS NULL");
+    make_due.bind((now.0, project.uid.as_str())).run(connection).await
 }
 
 /// Releases a lease on a domain.
 pub(crate) async fn release_lease(connection: &mut Connection, domain: &Domain) -> Result<()> {
-    query("UPDATE domains SET lease_until = 0 WHERE name = $1 AND project = $2")
-        .bind((domain.name.as_str(), domain.project.uid.as_str()))
-        .run(connection)
-        .await
+    let release = query("UPDATE domains SET lease_until = 0 WHERE name = $1 AND project = $2");
+    release.bind((domain.name.as_str(), domain.project.uid.as_str())).run(connection).await
 }
 
 /// Deletes a domain's row.
 pub(crate) async fn delete_domain(connection: &mut Connection, domain: &Domain) -> Result<()> {
     connection.unreadable().forget(&row_key(domain));
-    query("DELETE FROM domains WHERE name = $1 AND project = $2")
-        .bind((domain.name.as_str(), domain.project.uid.as_str()))
-        .run(connection)
-        .await
+    let delete = query("DELETE FROM domains WHERE name = $1 AND project = $2");
+    delete.bind((domain.name.as_str(), domain.project.uid.as_str())).run(connection).await
 }

@@ -1,14 +1,14 @@
 //! The audit log: events of a project, for its owner.
 
-use chassis::sql::{RowKey, query, query_as, query_scalar};
+use chassis::sql::{query, query_as, query_scalar};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 use domains_api::types::Event;
 
 use super::credentials::GOOD_OPERATOR;
-use super::rows::{self, Columns, Stored, Table};
+use super::rows::{self, Columns, ReadKey, Stored, Table};
 use super::write::Done;
-use super::{Result, Store, StoreError, Write, kept, webhooks};
+use super::{Result, Store, StoreError, Write, kept, webhooks, with_project};
 use crate::actor::Actor;
 use crate::project::ProjectRef;
 
@@ -33,40 +33,22 @@ pub(crate) struct Through {
     pub(crate) event: Event,
 }
 
-chassis::record! {
-    struct Row {
-        id: i64,
-        project: String,
-        project_name: Option<String>,
-        domain: Option<String>,
-        kind: String,
-        actor: String,
-        client: Option<String>,
-        gateway: Option<String>,
-        detail: String,
-        at_ms: i64,
-    }
-}
+impl Stored for Through {
+    const KEY: ReadKey = |row| rows::key(Table::Events, row.get::<i64>("id").to_string(), row.text("project"));
 
-impl Stored for Row {
-    type Value = Through;
-
-    fn key(&self) -> RowKey {
-        rows::key(Table::Events, self.id.to_string(), &self.project)
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<Through> {
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
         let event = Event {
-            id: self.id,
-            domain: self.domain,
-            kind: self.kind,
-            actor: self.actor,
-            client: self.client,
+            id: row.get("id"),
+            domain: row.get("domain"),
+            kind: row.get("kind"),
+            actor: row.get("actor"),
+            client: row.get("client"),
             // The event is useful without its details.
-            detail: columns.json("detail", &self.detail).unwrap_or_else(|| serde_json::json!({})),
-            at: UnixMillis(self.at_ms).into(),
+            detail: row.json("detail").unwrap_or_else(|| serde_json::json!({})),
+            at: row.time("at_ms").into(),
         };
-        Some(Through { project: self.project, project_name: self.project_name, gateway: self.gateway, event })
+        let (project, project_name) = (row.get("project"), row.get("project_name"));
+        Some(Self { project, project_name, gateway: row.get("gateway"), event })
     }
 }
 
@@ -127,14 +109,8 @@ impl Write {
         .fetch_one(self.connection())
         .await?;
         if actor.name() != Actor::system().name() {
-            self.log_on_commit(Done {
-                kind: kind.to_owned(),
-                project: project.name.to_string(),
-                domain: domain.map(ToString::to_string),
-                actor: actor.name().to_owned(),
-                client: actor.client().map(|client| client.to_string()),
-                gateway: actor.gateway().map(str::to_owned),
-            });
+            let (project, actor) = (project.clone(), actor.clone());
+            self.log_on_commit(Done { kind: kind.to_owned(), project, domain: domain.cloned(), actor });
         }
         self.bound_events(project).await?;
         webhooks::enqueue(self, project, domain, kind, &detail, id).await
@@ -146,13 +122,11 @@ impl Write {
         if kept::one_more(self.connection(), &owner).await? <= EVENTS_PER_PROJECT_MAX {
             return Ok(());
         }
-        query(
+        let delete_oldest = query(
             "DELETE FROM events WHERE project = $1
                  AND id <= (SELECT id FROM events WHERE project = $1 ORDER BY id DESC LIMIT 1 OFFSET $2)",
-        )
-        .bind((project.uid.as_str(), EVENTS_LEFT))
-        .execute(self.connection())
-        .await?;
+        );
+        delete_oldest.bind((project.uid.as_str(), EVENTS_LEFT)).execute(self.connection()).await?;
         let left = query_scalar("SELECT COUNT(*) FROM events WHERE project = $1");
         let left: i64 = left.bind(project.uid.as_str()).fetch_one(self.connection()).await?;
         kept::put_right(self.connection(), &owner, left).await
@@ -180,7 +154,7 @@ impl Store {
         before: Option<i64>,
     ) -> Result<Vec<Through>> {
         let found = query_as(
-            "SELECT id, project, NULL AS project_name, domain, kind, actor, client, gateway, detail, at_ms FROM events
+            "SELECT *, NULL AS project_name FROM events
              WHERE project = $1 AND ($2 IS NULL OR domain = $2) AND id < $3 ORDER BY id DESC LIMIT $4",
         )
         .bind((
@@ -189,7 +163,7 @@ impl Store {
             before.unwrap_or(i64::MAX),
             EVENTS_PER_PAGE,
         ));
-        rows::all::<Row>(self.reader(), found).await
+        rows::all(self.reader(), found).await
     }
 
     /// Changes through a gateway since a time, in all projects, newest first, below the event `before` if given.
@@ -199,14 +173,9 @@ impl Store {
         since: UnixMillis,
         before: Option<i64>,
     ) -> Result<Vec<Through>> {
-        let found = query_as(
-            "SELECT e.id, e.project, p.name AS project_name, e.domain, e.kind, e.actor, e.client, e.gateway, e.detail,
-                    e.at_ms
-             FROM events e LEFT JOIN projects p ON p.id = e.project
-             WHERE e.gateway = $1 AND e.at_ms >= $2 AND e.id < $3 ORDER BY e.id DESC LIMIT $4",
-        )
-        .bind((gateway, since.0, before.unwrap_or(i64::MAX), EVENTS_PER_PAGE));
-        rows::all::<Row>(self.reader(), found).await
+        let found =
+            query_as(with_project!("events WHERE gateway = $1 AND at_ms >= $2 AND id < $3 ORDER BY id DESC LIMIT $4"));
+        rows::all(self.reader(), found.bind((gateway, since.0, before.unwrap_or(i64::MAX), EVENTS_PER_PAGE))).await
     }
 }
 

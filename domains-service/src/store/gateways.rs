@@ -1,36 +1,11 @@
 //! Stored generations of the gateways' keys.
 
-use chassis::sql::{Connection, RowKey, query, query_as};
+use chassis::sql::{On, query, query_as};
 use contract::keyring::GENERATIONS_MAX;
 use contract::time::UnixSeconds;
 
-use super::rows::{self, Columns, Stored, Table};
-use super::{Result, Store, Write};
-
-chassis::record! {
-    struct GenerationRow {
-        number: i64,
-        sealed: String,
-        signs_from: i64,
-    }
-}
-
-impl Stored for GenerationRow {
-    type Value = SealedGeneration;
-
-    fn key(&self) -> RowKey {
-        rows::key(Table::GatewayKeys, self.number.to_string(), "")
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<SealedGeneration> {
-        let Self { number, sealed, signs_from } = self;
-        if !(0..=GENERATION_MAX).contains(&number) {
-            columns.bad("number", format!("no generation was ever given the number {number}"));
-        }
-        let signs_from = UnixSeconds(signs_from);
-        columns.unreadable().is_none().then_some(SealedGeneration { number, sealed, signs_from })
-    }
-}
+use super::rows::{self, Columns, ReadKey, Stored, Table};
+use super::{Result, Write};
 
 /// Highest number of a generation: numbers are seconds since the Unix epoch, or one more than the last number.
 const GENERATION_MAX: i64 = 1 << 40;
@@ -47,30 +22,29 @@ pub(crate) struct SealedGeneration {
     pub(crate) signs_from: UnixSeconds,
 }
 
-impl Store {
-    /// The generations of keys, the newest first.
-    pub(crate) async fn generations(&self) -> Result<Vec<SealedGeneration>> {
-        read_generations(&mut self.reader().acquire().await?).await
+impl Stored for SealedGeneration {
+    const KEY: ReadKey = |row| rows::key(Table::GatewayKeys, row.get::<i64>("number").to_string(), "");
+
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
+        let number: i64 = row.get("number");
+        if !(0..=GENERATION_MAX).contains(&number) {
+            row.bad("number", format!("no generation was ever given the number {number}"));
+        }
+        let generation = Self { number, sealed: row.get("sealed"), signs_from: UnixSeconds(row.get("signs_from")) };
+        row.whole(generation)
     }
 }
 
-async fn read_generations(connection: &mut Connection) -> Result<Vec<SealedGeneration>> {
-    let found = query_as("SELECT number, sealed, signs_from FROM gateway_keys ORDER BY number DESC");
-    rows::all::<GenerationRow>(connection, found).await
+/// The generations of keys, the newest first.
+pub(crate) async fn generations(on: impl Into<On<'_>>) -> Result<Vec<SealedGeneration>> {
+    rows::all(on, query_as("SELECT number, sealed, signs_from FROM gateway_keys ORDER BY number DESC")).await
 }
 
 impl Write {
-    /// The generations of keys, the newest first.
-    pub(crate) async fn generations(&mut self) -> Result<Vec<SealedGeneration>> {
-        read_generations(self.connection()).await
-    }
-
     /// Replaces the keys of a generation.
     pub(crate) async fn replace_generation(&mut self, generation: &SealedGeneration) -> Result<()> {
-        query("UPDATE gateway_keys SET sealed = $2 WHERE number = $1")
-            .bind((generation.number, &generation.sealed))
-            .run(self.connection())
-            .await
+        let replace = query("UPDATE gateway_keys SET sealed = $2 WHERE number = $1");
+        replace.bind((generation.number, &generation.sealed)).run(self.connection()).await
     }
 
     /// Adds a generation of keys and deletes the oldest beyond the maximum, or all others if they are `compromised`.
@@ -86,11 +60,9 @@ impl Write {
         .await?;
         rows::forget_all(self.connection().unreadable(), Table::GatewayKeys, "");
         // Another replica that started in the same second was first; its generation serves as well.
-        query(
+        let insert = query(
             "INSERT INTO gateway_keys (number, sealed, signs_from) VALUES ($1, $2, $3) ON CONFLICT (number) DO NOTHING",
-        )
-        .bind((generation.number, &generation.sealed, generation.signs_from.0))
-        .run(self.connection())
-        .await
+        );
+        insert.bind((generation.number, &generation.sealed, generation.signs_from.0)).run(self.connection()).await
     }
 }

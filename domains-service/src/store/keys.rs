@@ -1,12 +1,12 @@
 //! Stored API keys: digests, never keys.
 
-use chassis::sql::{Connection, Found, RowKey, query, query_as, query_scalar};
+use chassis::sql::{Connection, Found, On, query, query_as, query_scalar};
 use contract::feed::{Entity, EntityName};
 use contract::key::{ApiKey, Environment, KeyDigest, KeyId, Scopes};
 use contract::time::{UnixMillis, UnixSeconds};
 use contract::window::Window;
 
-use super::rows::{self, Columns, Stored, Table};
+use super::rows::{self, Columns, ReadKey, Stored, Table};
 use super::{Result, Store, Write, page_of, to_json, with_project};
 use crate::project::ProjectRef;
 
@@ -56,51 +56,24 @@ impl KeyRecord {
     }
 }
 
-chassis::record! {
-    struct Row {
-        id: String,
-        project: String,
-        project_name: String,
-        digest: String,
-        label: String,
-        scopes: String,
-        last4: String,
-        environment: String,
-        created_at: i64,
-        expires_at: Option<i64>,
-        revoked_at: Option<i64>,
-        last_used_at: Option<i64>,
-    }
-}
+impl Stored for KeyRecord {
+    const KEY: ReadKey = |row| rows::key(Table::ApiKeys, row.text("id"), row.text("project"));
 
-impl Stored for Row {
-    type Value = KeyRecord;
-
-    fn key(&self) -> RowKey {
-        rows::key(Table::ApiKeys, &self.id, &self.project)
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<KeyRecord> {
-        let id = columns.word("id", &self.id);
-        let project = columns.project(&self.project, &self.project_name);
-        let digest = columns.word("digest", &self.digest);
-        let scopes = columns.json("scopes", &self.scopes);
-        let environment = columns.word("environment", &self.environment);
-        let (id, project) = id.zip(project)?;
-        Some(KeyRecord {
-            id,
-            project,
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
+        Some(Self {
+            id: row.word("id")?,
+            project: row.project("project", "project_name")?,
             // Of no key: see `withdraw`.
-            digest: digest.unwrap_or(KeyDigest([0; 32])),
-            label: self.label,
-            scopes: scopes.unwrap_or_default(),
-            last4: self.last4,
-            environment: environment.unwrap_or(Environment::Live),
-            created_at: UnixMillis(self.created_at),
-            expires_at: self.expires_at.map(UnixSeconds),
-            revoked_at: self.revoked_at.map(UnixMillis),
-            last_used_at: self.last_used_at.map(UnixMillis),
-            unreadable: columns.unreadable(),
+            digest: row.word("digest").unwrap_or(KeyDigest([0; 32])),
+            label: row.text("label"),
+            scopes: row.json("scopes").unwrap_or_default(),
+            last4: row.text("last4"),
+            environment: row.word("environment").unwrap_or(Environment::Live),
+            created_at: row.time("created_at"),
+            expires_at: row.get::<Option<i64>>("expires_at").map(UnixSeconds),
+            revoked_at: row.time_if_any("revoked_at"),
+            last_used_at: row.time_if_any("last_used_at"),
+            unreadable: row.unreadable(),
         })
     }
 }
@@ -110,11 +83,8 @@ pub(crate) async fn withdraw(write: &mut Write, key: &KeyRecord) -> Result<()> {
     if key.unreadable.is_none() {
         return write.remove(EntityName::Key(key.digest)).await;
     }
-    let bodies: Vec<Found<(String,)>> =
-        query_as("SELECT body FROM entities WHERE kind = 'key' AND body LIKE '%' || $1 || '%'")
-            .bind(key.id.as_str())
-            .fetch_all(write.connection())
-            .await?;
+    let bodies = query_as("SELECT body FROM entities WHERE kind = 'key' AND body LIKE '%' || $1 || '%'");
+    let bodies: Vec<Found<(String,)>> = bodies.bind(key.id.as_str()).fetch_all(write.connection()).await?;
     for found in bodies {
         if let Ok(Entity::Key(published)) = serde_json::from_str(&found.row.0)
             && published.id == key.id
@@ -126,42 +96,44 @@ pub(crate) async fn withdraw(write: &mut Write, key: &KeyRecord) -> Result<()> {
 }
 
 impl Store {
+    /// The readable key with this digest, whosever it is, unless its project is removed.
+    pub(crate) async fn key_by_digest(&self, digest: KeyDigest) -> Result<Option<KeyRecord>> {
+        let row = query_as(with_project!(
+            "api_keys WHERE digest = $1
+             AND EXISTS (SELECT 1 FROM projects WHERE id = project AND removed_at IS NULL)"
+        ));
+        rows::readable(self.reader(), row.bind(digest.to_text())).await
+    }
+
     /// Up to `limit` of a project's keys, oldest first, with those revoked lately, after the time and id in `after`.
     pub(crate) async fn keys(&self, project: &ProjectRef, after: &(i64, String), limit: i64) -> Result<Vec<KeyRecord>> {
         let page = query_as(page_of!("api_keys")).bind((project.uid.as_str(), after.0, &after.1, limit));
-        rows::all::<Row>(self.reader(), page).await
+        rows::all(self.reader(), page).await
     }
 }
 
-/// The project's key with this id, within a transaction; `None` for a removed project.
-pub(crate) async fn find_key(
-    connection: &mut Connection,
-    project: &ProjectRef,
-    id: &KeyId,
-) -> Result<Option<KeyRecord>> {
+/// The project's key with this id; `None` for a removed project.
+pub(crate) async fn find_key(on: impl Into<On<'_>>, project: &ProjectRef, id: &KeyId) -> Result<Option<KeyRecord>> {
     let row = query_as(with_project!(
         "api_keys WHERE project = $1 AND id = $2
              AND EXISTS (SELECT 1 FROM projects WHERE id = $1 AND removed_at IS NULL)"
-    ))
-    .bind((project.uid.as_str(), id.as_str()));
-    rows::one::<Row>(connection, row).await
+    ));
+    rows::one(on, row.bind((project.uid.as_str(), id.as_str()))).await
 }
 
 /// All keys of a project.
 pub(crate) async fn all_keys(connection: &mut Connection, project: &ProjectRef) -> Result<Vec<KeyRecord>> {
     let rows = query_as(with_project!("api_keys WHERE project = $1")).bind(project.uid.as_str());
-    rows::all::<Row>(connection, rows).await
+    rows::all(connection, rows).await
 }
 
 /// How many keys of the project may still be used.
 pub(crate) async fn count_usable(connection: &mut Connection, project: &ProjectRef, now: UnixSeconds) -> Result<u64> {
-    let count: i64 = query_scalar(
+    let count = query_scalar(
         "SELECT COUNT(*) FROM api_keys
          WHERE project = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)",
-    )
-    .bind((project.uid.as_str(), now.0))
-    .fetch_one(connection)
-    .await?;
+    );
+    let count: i64 = count.bind((project.uid.as_str(), now.0)).fetch_one(connection).await?;
     Ok(count.unsigned_abs())
 }
 
@@ -177,9 +149,8 @@ pub(crate) async fn keys_beyond(
     let rows = query_as(with_project!(
         "api_keys WHERE project = $1 AND (revoked_at IS NOT NULL OR expires_at <= $2)
          ORDER BY created_at DESC, id LIMIT $3 OFFSET $4"
-    ))
-    .bind((project.uid.as_str(), now.0, AT_ONCE, kept));
-    rows::all::<Row>(connection, rows).await
+    ));
+    rows::all(connection, rows.bind((project.uid.as_str(), now.0, AT_ONCE, kept))).await
 }
 
 /// Writes a key, new or changed.
@@ -204,17 +175,15 @@ pub(crate) async fn save_key(connection: &mut Connection, key: &KeyRecord) -> Re
 /// counts as the present one.
 pub(crate) async fn record_use(connection: &mut Connection, key: &KeyId, minute: i64, now: UnixMillis) -> Result<()> {
     let minute = minute.min(Window::Minute.index(now));
-    query("UPDATE api_keys SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)")
-        .bind((key.as_str(), Window::Minute.starts_at(minute).to_millis().0))
-        .run(connection)
-        .await
+    let update =
+        query("UPDATE api_keys SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)");
+    update.bind((key.as_str(), Window::Minute.starts_at(minute).to_millis().0)).run(connection).await
 }
 
 /// Keys that were revoked or expired before `before` and can be deleted, at most `limit`.
 pub(crate) async fn stale_keys(connection: &mut Connection, before: UnixMillis, limit: i64) -> Result<Vec<KeyRecord>> {
-    let rows = query_as(with_project!("api_keys WHERE revoked_at < $1 OR expires_at < $2 ORDER BY id LIMIT $3"))
-        .bind((before.0, before.to_seconds().0, limit));
-    rows::all::<Row>(connection, rows).await
+    let rows = query_as(with_project!("api_keys WHERE revoked_at < $1 OR expires_at < $2 ORDER BY id LIMIT $3"));
+    rows::all(connection, rows.bind((before.0, before.to_seconds().0, limit))).await
 }
 
 /// Deletes a key's row.

@@ -18,7 +18,7 @@ use contract::feed::{Change, Entity, Mark, Position, Revision};
 pub(crate) use self::check::Check;
 pub(super) use self::compaction::erase_earlier;
 use self::counters::Counters;
-use super::rows::{self, Columns, Stored, Table};
+use super::rows::{self, Columns, ReadKey, Stored, Table};
 use super::{Result, Store};
 
 /// Rows of the log read at once.
@@ -96,16 +96,12 @@ chassis::record! {
     }
 }
 
-impl Stored for StoredEntity {
-    type Value = Entity;
+impl Stored for Entity {
+    const KEY: ReadKey = |row| rows::key(Table::Entities, row.text("name"), row.text("kind"));
 
-    fn key(&self) -> RowKey {
-        rows::key(Table::Entities, &self.name, &self.kind)
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<Entity> {
-        let entity = self.entity().map_err(|reason| columns.bad("body", reason)).ok();
-        entity.filter(|_| columns.unreadable().is_none())
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
+        let entity = row.record::<StoredEntity>()?.entity().map_err(|reason| row.bad("body", reason)).ok();
+        entity.and_then(|entity| row.whole(entity))
     }
 }
 
@@ -152,14 +148,12 @@ impl Store {
     ) -> Result<Next> {
         let mut reading = self.reading().await?;
         let counters = Counters::read(&mut reading).await?;
-        let after = i64::try_from(revision.0).unwrap_or(i64::MAX);
+        let after = of_revision(revision);
         // The row of the follower's own revision first.
-        let mut rows: Vec<Found<Row>> = query_as(
+        let rows = query_as(
             "SELECT revision, mark, effect, at_ms FROM changes WHERE revision >= $1 ORDER BY revision LIMIT $2",
-        )
-        .bind((after, limit.saturating_add(1)))
-        .fetch_all(&mut reading)
-        .await?;
+        );
+        let mut rows: Vec<Found<Row>> = rows.bind((after, limit.saturating_add(1))).fetch_all(&mut reading).await?;
         // SQLite sorts a revision that is not a number after all others; the gap shows which one it was. A number that
         // was never given out is damage too.
         rows.retain(|found| has_revision(&reading, found) && found.row.revision <= counters.newest);
@@ -216,12 +210,11 @@ impl Store {
         if newest_row(write.connection()).await?.is_some() {
             return Ok(());
         }
-        let rows: i64 =
-            query_scalar("SELECT COUNT(*) FROM (SELECT 1 FROM changes UNION ALL SELECT 1 FROM entities) AS all_rows")
-                .fetch_one(write.connection())
-                .await?;
+        let rows =
+            query_scalar("SELECT COUNT(*) FROM (SELECT 1 FROM changes UNION ALL SELECT 1 FROM entities) AS all_rows");
+        let rows: i64 = rows.fetch_one(write.connection()).await?;
         if rows == 0 {
-            write.mark_the_first().await?;
+            write.log("").await?;
         } else {
             tracing::error!(
                 revision = write.revision().0,
@@ -229,10 +222,8 @@ impl Store {
                  the database, or its disk is damaged: check both"
             );
             // Its mark is unreadable; without the row, the revision counts as lost.
-            query("DELETE FROM changes WHERE revision = $1")
-                .bind(i64::try_from(write.revision().0).unwrap_or(i64::MAX))
-                .execute(write.connection())
-                .await?;
+            let delete = query("DELETE FROM changes WHERE revision = $1");
+            delete.bind(of_revision(write.revision())).execute(write.connection()).await?;
             write.resend().await?;
         }
         write.commit().await.map(drop)
@@ -245,13 +236,16 @@ impl Store {
         read: &Read,
         limit: i64,
     ) -> Result<Vec<Found<StoredEntity>>> {
-        Ok(query_as(
+        let entities = query_as(
             "SELECT kind, name, body FROM entities WHERE (kind, name) > ($1, $2) ORDER BY kind, name LIMIT $3 OFFSET $4",
-        )
-        .bind((&read.kind, &read.name, limit, read.nameless))
-        .fetch_all(reading)
-        .await?)
+        );
+        Ok(entities.bind((&read.kind, &read.name, limit, read.nameless)).fetch_all(reading).await?)
     }
+}
+
+/// A revision as a column has it.
+pub(super) fn of_revision(revision: Revision) -> i64 {
+    i64::try_from(revision.0).unwrap_or(i64::MAX)
 }
 
 /// A mark as its column has it.
@@ -274,7 +268,7 @@ async fn newest_row(reading: &mut Connection) -> Result<Option<Position>> {
 /// The mark of a revision, if its row exists and is readable.
 async fn mark_of(reading: &mut Connection, revision: Revision) -> Result<Option<Mark>> {
     let mark = query_as("SELECT mark FROM changes WHERE revision = $1");
-    let mark = mark.bind(i64::try_from(revision.0).unwrap_or(i64::MAX)).fetch_optional(reading).await?;
+    let mark = mark.bind(of_revision(revision)).fetch_optional(reading).await?;
     Ok(mark.filter(|found: &Found<(i64,)>| found.bad.is_none()).map(|found| as_mark(found.row.0)))
 }
 
@@ -302,13 +296,11 @@ async fn is_lost(reading: &mut Connection, revision: i64, counters: &Counters) -
     if !(counters.replaced_below.max(2)..=counters.newest).contains(&revision) {
         return Ok(false);
     }
-    let is_lost: i64 = query_scalar(
+    let is_lost = query_scalar(
         "SELECT COUNT(*) FROM (SELECT 1 FROM changes WHERE revision >= 1 AND revision < $1 LIMIT 1) AS earlier
          WHERE NOT EXISTS (SELECT 1 FROM changes WHERE revision < 1 OR revision > $2)",
-    )
-    .bind((revision, counters.newest))
-    .fetch_one(&mut *reading)
-    .await?;
+    );
+    let is_lost: i64 = is_lost.bind((revision, counters.newest)).fetch_one(&mut *reading).await?;
     if is_lost > 0 {
         let key = rows::key(Table::Changes, revision.to_string(), "");
         rows::record(reading.unreadable(), &key, "revision", &"the row is lost: the log has earlier ones");

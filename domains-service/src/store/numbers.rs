@@ -8,6 +8,7 @@
 
 use chassis::sql::{Found, Kind, query_as, query_scalar};
 
+use super::log::of_revision;
 use super::{Result, Write};
 
 /// Above the number of every event.
@@ -28,14 +29,16 @@ enum Safe {
     Never,
 }
 
+/// An entry of [`COLUMNS`] whose rows get the replacement as it is.
+macro_rules! column {
+    ($table:literal, $column:literal, $safe:ident, $rows:literal) => {
+        ($table, $column, Safe::$safe, concat!("UPDATE ", $table, " SET ", $column, " = $1 WHERE ", $rows))
+    };
+}
+
 /// Table, column, replacement, and the statement, which returns the names of the rows in two parts.
 const COLUMNS: [(&str, &str, Safe, &str); 8] = [
-    (
-        "acme_orders",
-        "abandoned_at",
-        Safe::Now,
-        "UPDATE acme_orders SET abandoned_at = $1 WHERE abandoned_at >= '' RETURNING url, authority",
-    ),
+    column!("acme_orders", "abandoned_at", Now, "abandoned_at >= '' RETURNING url, authority"),
     (
         "domains",
         "removal",
@@ -44,12 +47,7 @@ const COLUMNS: [(&str, &str, Safe, &str); 8] = [
         "UPDATE domains SET removal = CASE status WHEN 'removing' THEN $1 END
          WHERE removal > $1 OR removal IS NOT NULL AND status <> 'removing' RETURNING name, project",
     ),
-    (
-        "edge_bans",
-        "reported_at",
-        Safe::Never,
-        "UPDATE edge_bans SET reported_at = $1 WHERE reported_at >= '' RETURNING node, ''",
-    ),
+    column!("edge_bans", "reported_at", Never, "reported_at >= '' RETURNING node, ''"),
     (
         "events",
         "id",
@@ -57,26 +55,15 @@ const COLUMNS: [(&str, &str, Safe, &str); 8] = [
         "UPDATE events SET id = (SELECT COALESCE(MAX(id), 0) + 1 FROM events WHERE id < $1)
          WHERE id = (SELECT MAX(id) FROM events WHERE id >= $1) RETURNING CAST(id AS TEXT), project",
     ),
-    (
+    column!(
         "processes",
         "last_seen_at",
-        Safe::Reported,
-        "UPDATE processes SET last_seen_at = $1 WHERE last_seen_at > CAST($1 AS BIGINT) + 3600000
-         RETURNING process, gateway",
+        Reported,
+        "last_seen_at > CAST($1 AS BIGINT) + 3600000 RETURNING process, gateway"
     ),
-    (
-        "webhook_deliveries",
-        "due_at",
-        Safe::Now,
-        "UPDATE webhook_deliveries SET due_at = $1 WHERE due_at >= '' RETURNING CAST(id AS TEXT), endpoint",
-    ),
-    (
-        "withdrawals",
-        "revision",
-        Safe::Snapshot,
-        "UPDATE withdrawals SET revision = $1 WHERE revision > $1 RETURNING which, project",
-    ),
-    ("withdrawals", "since", Safe::Now, "UPDATE withdrawals SET since = $1 WHERE since >= '' RETURNING which, project"),
+    column!("webhook_deliveries", "due_at", Now, "due_at >= '' RETURNING CAST(id AS TEXT), endpoint"),
+    column!("withdrawals", "revision", Snapshot, "revision > $1 RETURNING which, project"),
+    column!("withdrawals", "since", Now, "since >= '' RETURNING which, project"),
 ];
 
 /// Whether a withdrawal waits for an impossible or lost revision.
@@ -84,18 +71,15 @@ const WAITS_FOR_EVER: &str = "SELECT COUNT(*) FROM
     (SELECT removal FROM domains WHERE removal > $1 AND status = 'removing'
      UNION ALL SELECT revision FROM withdrawals WHERE revision > $1) AS waits";
 
-fn newest(write: &Write) -> i64 {
-    i64::try_from(write.revision().0).unwrap_or(i64::MAX)
-}
-
 /// Replaces damaged numbers, and logs the rows.
 pub(crate) async fn put_right(write: &mut Write) -> Result<()> {
     let may_have_text = write.connection().kind() == Kind::Sqlite;
-    let waiting: i64 = query_scalar(WAITS_FOR_EVER).bind(newest(write)).fetch_one(write.connection()).await?;
+    let newest = of_revision(write.revision());
+    let waiting: i64 = query_scalar(WAITS_FOR_EVER).bind(newest).fetch_one(write.connection()).await?;
     if waiting > 0 {
         write.resend().await?;
     }
-    let (now, snapshot) = (write.now().0, newest(write));
+    let (now, snapshot) = (write.now().0, of_revision(write.revision()));
     for (table, column, safe, statement) in COLUMNS {
         if !may_have_text && matches!(safe, Safe::Now | Safe::Never | Safe::Event) {
             continue;

@@ -14,13 +14,11 @@ impl Store {
     /// Served domains with the earliest expiry of their certificates, among those longest unchanged: a renewal changes
     /// its domain.
     pub(crate) async fn certificates_ending(&self, limit: i64) -> Result<Vec<EndingCertificate>> {
-        let rows: Vec<Found<(String, String, String)>> = query_as(
+        let rows = query_as(
             "SELECT name, (SELECT p.name FROM projects p WHERE p.id = project), certificate FROM domains WHERE status IN ('active', 'degraded')
              ORDER BY updated_at LIMIT $1",
-        )
-        .bind(CANDIDATES_MAX)
-        .fetch_all(self.reader())
-        .await?;
+        );
+        let rows: Vec<Found<(String, String, String)>> = rows.bind(CANDIDATES_MAX).fetch_all(self.reader()).await?;
         let mut found = Vec::new();
         for Found { row: (name, project, certificate), .. } in rows {
             // An unreadable row is recorded when its domain is due.
@@ -37,13 +35,11 @@ impl Store {
     pub(crate) async fn stuck_domains(&self, limit: i64) -> Result<Vec<StuckDomain>> {
         /// Name, project, status, problems, since.
         type StuckRow = (String, String, String, String, i64);
-        let rows: Vec<Found<StuckRow>> = query_as(
+        let rows = query_as(
             "SELECT name, (SELECT p.name FROM projects p WHERE p.id = project), status, problems, status_since FROM domains
              WHERE status IN ('action_required', 'degraded', 'suspended') ORDER BY status_since LIMIT $1",
-        )
-        .bind(limit)
-        .fetch_all(self.reader())
-        .await?;
+        );
+        let rows: Vec<Found<StuckRow>> = rows.bind(limit).fetch_all(self.reader()).await?;
         let rows = rows.into_iter().map(|found| {
             let (name, project, status, problems, since) = found.row;
             let problems: Vec<Problem> = serde_json::from_str(&problems).unwrap_or_default();

@@ -5,12 +5,12 @@
 
 use std::collections::HashSet;
 
-use chassis::sql::{Connection, Found, RowKey, query, query_as, query_scalar};
+use chassis::sql::{Connection, Found, query, query_as, query_scalar};
 use contract::feed::{NodeReport, Revision};
 use contract::time::UnixMillis;
 
-use super::log::{as_mark, of_mark};
-use super::rows::{self, Columns, Stored, Table};
+use super::log::{as_mark, of_mark, of_revision};
+use super::rows::{self, Columns, ReadKey, Stored, Table};
 use super::{Result, Store};
 
 /// A process that was silent for this long is not waited for any more, in milliseconds.
@@ -23,21 +23,6 @@ pub(crate) const CLOCKS_DIFFER_MILLIS: i64 = 5_000;
 /// then the newest.
 pub(crate) const PROCESSES_OF_ONE_MAX: i64 = 128;
 
-chassis::record! {
-    /// The row of a process.
-    #[derive(Clone, Debug)]
-    struct Row {
-        gateway: String,
-        process: String,
-        place: String,
-        version: String,
-        applied: i64,
-        mark: Option<i64>,
-        first_seen_at: i64,
-        last_seen_at: i64,
-    }
-}
-
 /// A process of a gateway as the database remembers it.
 #[derive(Clone, Debug)]
 pub(crate) struct Process {
@@ -48,28 +33,23 @@ pub(crate) struct Process {
     pub(crate) last_seen: UnixMillis,
 }
 
-impl Stored for Row {
-    type Value = Process;
-
-    fn key(&self) -> RowKey {
-        rows::key(Table::Processes, &self.process, &self.gateway)
-    }
+impl Stored for Process {
+    const KEY: ReadKey = |row| rows::key(Table::Processes, row.text("process"), row.text("gateway"));
 
     /// An unreadable process is waited for too: it counts as having applied no change and replaced no other process.
-    fn read(self, _: &mut Columns) -> Option<Process> {
-        let Self { gateway, process, place, version, applied, mark, first_seen_at, last_seen_at } = self;
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
         let report = NodeReport {
-            node: format!("{gateway}/{process}"),
-            place: Some(place).filter(|place| !place.is_empty()),
-            applied: Revision(applied.unsigned_abs()),
-            mark: mark.map(as_mark),
-            version,
+            node: format!("{}/{}", row.text("gateway"), row.text("process")),
+            place: Some(row.text("place")).filter(|place| !place.is_empty()),
+            applied: Revision(row.get::<i64>("applied").unsigned_abs()),
+            mark: row.get::<Option<i64>>("mark").map(as_mark),
+            version: row.text("version"),
             goodbye: false,
             unserved: Vec::new(),
         };
         // An applied revision counts only with its mark.
         let report = if report.position().is_some() { report } else { report.of_nothing() };
-        Some(Process { report, first_seen: UnixMillis(first_seen_at), last_seen: UnixMillis(last_seen_at) })
+        Some(Self { report, first_seen: row.time("first_seen_at"), last_seen: row.time("last_seen_at") })
     }
 }
 
@@ -93,7 +73,7 @@ impl Store {
                    (SELECT 1 FROM credentials WHERE kind = 'gateway' AND name = processes.gateway AND revoked_at IS NULL)
              ORDER BY gateway, process",
         );
-        let mut processes = rows::all::<Row>(self.reader(), found.bind(moment.0)).await?;
+        let mut processes: Vec<Process> = rows::all(self.reader(), found.bind(moment.0)).await?;
         for process in &mut processes {
             // The query selected by time, so an earlier value here is damaged: the silence starts now.
             if process.last_seen < moment {
@@ -140,7 +120,7 @@ impl Store {
             name,
             process.report.place.as_deref().unwrap_or_default(),
             &process.report.version,
-            i64::try_from(process.report.applied.0).unwrap_or(i64::MAX),
+            of_revision(process.report.applied),
             process.report.mark.map(of_mark),
             process.first_seen.0,
             process.last_seen.0,

@@ -3,7 +3,7 @@
 mod erasures;
 mod repaired;
 
-use chassis::sql::{Connection, RowKey, query, query_as};
+use chassis::sql::{Connection, On, query, query_as};
 use contract::browsers::Browsers;
 use contract::hostname::Hostname;
 use contract::plan::{Limits, Plan};
@@ -11,7 +11,7 @@ use contract::project::{Access, Project, ProjectId, ProjectUid, UpstreamName};
 use contract::time::UnixMillis;
 
 pub(crate) use self::erasures::{end_erasures, record_erased};
-use super::rows::{self, Columns, Stored, Table};
+use super::rows::{self, Columns, ReadKey, Stored, Table};
 use super::{Result, Store, StoreError, log, to_json};
 use crate::domain::kept::KeptDomain;
 use crate::domain::proof::{ProofKey, ProofSource};
@@ -85,103 +85,55 @@ impl ProjectRecord {
     }
 }
 
-chassis::record! {
-    struct Row {
-        id: String,
-        name: String,
-        salt: String,
-        proof_key: String,
-        plan: String,
-        per_minute: Option<i64>,
-        per_day: Option<i64>,
-        access: String,
-        upstream: String,
-        suspended: bool,
-        browsers: Option<String>,
-        created_at: i64,
-        updated_at: i64,
-        deployed_at: Option<i64>,
-        unpaid_since: Option<i64>,
-        removed_at: Option<i64>,
-        erase_at: Option<i64>,
-        kept_domains: Option<String>,
-    }
-}
+impl Stored for ProjectRecord {
+    const KEY: ReadKey = |row| rows::key(Table::Projects, row.text("id"), "");
 
-impl Stored for Row {
-    type Value = ProjectRecord;
-
-    fn key(&self) -> RowKey {
-        rows::key(Table::Projects, &self.id, "")
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<ProjectRecord> {
-        let id = columns.project(&self.id, &self.name);
-        let limits = self.per_minute.zip(self.per_day).and_then(|(minute, day)| {
-            let limits = u32::try_from(minute).ok().zip(u32::try_from(day).ok());
-            let limits = limits.and_then(|(minute, day)| Limits::new(minute, day));
-            if limits.is_none() {
-                columns.bad("per_minute", format!("{minute} a minute and {day} a day are invalid limits"));
-            }
-            limits
-        });
-        let domains = self.kept_domains.as_deref().and_then(|text| columns.json("kept_domains", text));
-        let removed = self.removed_at.zip(self.erase_at).map(|(at, erase_at)| Removed {
-            at: UnixMillis(at),
-            erase_at: UnixMillis(erase_at),
-            domains: domains.unwrap_or_default(),
-        });
-        let proof_key = ProofKey::read(&self.proof_key);
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
+        let proof_key = ProofKey::read(&row.text("proof_key"));
         if proof_key.is_none() {
-            columns.bad("proof_key", "invalid key");
+            row.bad("proof_key", "invalid key");
         }
-        // The contract names every upstream; any value will do for a record that is not used.
-        let upstream = columns.word("upstream", &self.upstream).or_else(|| "orders".parse().ok());
-        let plan = columns.word("plan", &self.plan).unwrap_or(Plan::Free);
-        let access = columns.word("access", &self.access).unwrap_or(Access::Key);
-        let browsers = self.browsers.as_deref().and_then(|text| columns.json("browsers", text));
-        let (id, upstream) = id.zip(upstream)?;
-        Some(ProjectRecord {
-            id,
-            salt: self.salt,
+        let (removed_at, erase_at) = (row.time_if_any("removed_at"), row.time_if_any("erase_at"));
+        let domains: Option<Vec<KeptDomain>> = row.json("kept_domains");
+        let removed = removed_at.zip(erase_at);
+        let removed = removed.map(|(at, erase_at)| Removed { at, erase_at, domains: domains.unwrap_or_default() });
+        Some(Self {
+            id: row.project("id", "name")?,
+            salt: row.text("salt"),
             proof_key: proof_key.unwrap_or_else(|| ProofKey::new(Vec::new())),
-            plan,
-            limits,
-            access,
-            upstream,
-            suspended: self.suspended,
-            browsers: browsers.unwrap_or_default(),
-            created_at: UnixMillis(self.created_at),
-            updated_at: UnixMillis(self.updated_at),
-            deployed_at: self.deployed_at.map(UnixMillis),
-            unpaid_since: self.unpaid_since.map(UnixMillis),
+            plan: row.word("plan").unwrap_or(Plan::Free),
+            limits: limits(row),
+            access: row.word("access").unwrap_or(Access::Key),
+            // The contract names every upstream; any value will do for a record that is not used.
+            upstream: row.word("upstream").or_else(|| "orders".parse().ok())?,
+            suspended: row.get("suspended"),
+            browsers: row.json("browsers").unwrap_or_default(),
+            created_at: row.time("created_at"),
+            updated_at: row.time("updated_at"),
+            deployed_at: row.time_if_any("deployed_at"),
+            unpaid_since: row.time_if_any("unpaid_since"),
             removed,
-            unreadable: columns.unreadable(),
+            unreadable: row.unreadable(),
         })
     }
 }
 
-/// A readable record.
-fn whole(record: Option<ProjectRecord>) -> Result<Option<ProjectRecord>> {
-    match record {
-        Some(ProjectRecord { unreadable: Some(column), id, .. }) => {
-            Err(rows::unreadable(&rows::key(Table::Projects, id.uid.as_str(), ""), column))
-        }
-        record => Ok(record),
+fn limits(row: &mut Columns<'_>) -> Option<Limits> {
+    let (minute, day): (Option<i64>, Option<i64>) = (row.get("per_minute"), row.get("per_day"));
+    let (minute, day) = minute.zip(day)?;
+    let limits = u32::try_from(minute).ok().zip(u32::try_from(day).ok());
+    let limits = limits.and_then(|(minute, day)| Limits::new(minute, day));
+    if limits.is_none() {
+        row.bad("per_minute", format!("{minute} a minute and {day} a day are invalid limits"));
     }
+    limits
 }
 
 impl Store {
-    /// The project, unless it is removed.
-    pub(crate) async fn find_project(&self, id: &ProjectRef) -> Result<Option<ProjectRecord>> {
-        let mut connection = self.reader().acquire().await?;
-        find_project(&mut connection, id).await
-    }
-
     /// The project of this name. A project that is not found because its row is damaged is repaired first, so that its
     /// keys and domains can be withdrawn.
     pub(crate) async fn project_named(&self, name: &ProjectId) -> Result<Option<ProjectRef>> {
-        let find = async || find_named(&mut self.reader().acquire().await?, name).await;
+        let find = async || find_named(self.reader(), name).await;
         let found = match find().await {
             Ok(None) | Err(StoreError::Unreadable { .. }) if self.repair_projects(Some(name)).await? => find().await,
             found => found,
@@ -192,9 +144,8 @@ impl Store {
     /// Removed projects that can be restored, the one removed last first.
     pub(crate) async fn removed_projects(&self) -> Result<Vec<ProjectRecord>> {
         let rows =
-            query_as("SELECT * FROM projects WHERE removed_at IS NOT NULL ORDER BY removed_at DESC, id LIMIT $1")
-                .bind(REMOVED_LISTED_MAX);
-        rows::all::<Row>(self.reader(), rows).await
+            query_as("SELECT * FROM projects WHERE removed_at IS NOT NULL ORDER BY removed_at DESC, id LIMIT $1");
+        rows::all(self.reader(), rows.bind(REMOVED_LISTED_MAX)).await
     }
 
     /// How many projects and keys there are.
@@ -210,20 +161,22 @@ impl Store {
 
     /// Up to `limit` projects after `after`, by name.
     pub(crate) async fn projects(&self, after: &str, limit: i64) -> Result<Vec<ProjectRecord>> {
-        let rows = query_as("SELECT * FROM projects WHERE name > $1 AND removed_at IS NULL ORDER BY name LIMIT $2")
-            .bind((after, limit));
-        rows::all::<Row>(self.reader(), rows).await
+        let rows = query_as("SELECT * FROM projects WHERE name > $1 AND removed_at IS NULL ORDER BY name LIMIT $2");
+        rows::all(self.reader(), rows.bind((after, limit))).await
     }
 }
 
-/// The project, unless it is removed, within a transaction.
-pub(crate) async fn find_project(connection: &mut Connection, id: &ProjectRef) -> Result<Option<ProjectRecord>> {
-    find_by_uid(connection, &id.uid).await
+/// The project, unless it is removed.
+pub(crate) async fn find_project(on: impl Into<On<'_>>, id: &ProjectRef) -> Result<Option<ProjectRecord>> {
+    find_by_uid(on, &id.uid).await
 }
 
 /// The same by identity.
-pub(crate) async fn find_by_uid(connection: &mut Connection, uid: &ProjectUid) -> Result<Option<ProjectRecord>> {
-    whole(read_project(connection, uid).await?)
+pub(crate) async fn find_by_uid(on: impl Into<On<'_>>, uid: &ProjectUid) -> Result<Option<ProjectRecord>> {
+    let project = read_project(on, uid).await?;
+    let unreadable = project.as_ref().and_then(|project| project.unreadable);
+    rows::must_be_whole(unreadable, || rows::key(Table::Projects, uid.as_str(), ""))?;
+    Ok(project)
 }
 
 /// The project's identity and name at present, also where the rest of its row cannot be read.
@@ -231,29 +184,28 @@ pub(crate) async fn find_ref(connection: &mut Connection, uid: &ProjectUid) -> R
     Ok(read_project(connection, uid).await?.map(|project| project.id))
 }
 
-async fn read_project(connection: &mut Connection, uid: &ProjectUid) -> Result<Option<ProjectRecord>> {
+async fn read_project(on: impl Into<On<'_>>, uid: &ProjectUid) -> Result<Option<ProjectRecord>> {
     let row = query_as("SELECT * FROM projects WHERE id = $1 AND removed_at IS NULL").bind(uid.as_str());
-    rows::one::<Row>(connection, row).await
+    rows::one(on, row).await
 }
 
 /// The project of this name, also with an unreadable row.
-pub(crate) async fn find_named(connection: &mut Connection, name: &ProjectId) -> Result<Option<ProjectRecord>> {
+pub(crate) async fn find_named(on: impl Into<On<'_>>, name: &ProjectId) -> Result<Option<ProjectRecord>> {
     let row = query_as("SELECT * FROM projects WHERE name = $1 AND removed_at IS NULL").bind(name.as_str());
-    rows::one::<Row>(connection, row).await
+    rows::one(on, row).await
 }
 
 /// Removed projects that had this name, the one removed last first.
 pub(crate) async fn find_removed(connection: &mut Connection, name: &ProjectId) -> Result<Vec<ProjectRecord>> {
     let rows =
-        query_as("SELECT * FROM projects WHERE name = $1 AND removed_at IS NOT NULL ORDER BY removed_at DESC, id")
-            .bind(name.as_str());
-    rows::all::<Row>(connection, rows).await
+        query_as("SELECT * FROM projects WHERE name = $1 AND removed_at IS NOT NULL ORDER BY removed_at DESC, id");
+    rows::all(connection, rows.bind(name.as_str())).await
 }
 
 /// Removed projects after their restore period, at most `limit`.
 pub(crate) async fn to_erase(connection: &mut Connection, now: UnixMillis, limit: i64) -> Result<Vec<ProjectRecord>> {
     let rows = query_as("SELECT * FROM projects WHERE erase_at <= $1 ORDER BY erase_at LIMIT $2").bind((now.0, limit));
-    rows::all::<Row>(connection, rows).await
+    rows::all(connection, rows).await
 }
 
 /// Stores the removal of a project. Writes no other column, so an unreadable row stays as it is.
@@ -275,9 +227,7 @@ pub(crate) async fn save_removal(connection: &mut Connection, project: &ProjectR
 /// # Errors
 /// Also when its row could not be read: what is in it would be lost.
 pub(crate) async fn save_project(connection: &mut Connection, project: &ProjectRecord) -> Result<()> {
-    if let Some(column) = project.unreadable {
-        return Err(rows::unreadable(&rows::key(Table::Projects, project.id.uid.as_str(), ""), column));
-    }
+    rows::must_be_whole(project.unreadable, || rows::key(Table::Projects, project.id.uid.as_str(), ""))?;
     let removed = project.removed.as_ref();
     let values = [
         ("id", project.id.uid.as_str().into()),
@@ -327,9 +277,7 @@ pub(crate) async fn erase(connection: &mut Connection, id: &ProjectRef, now: Uni
     ] {
         query(statement).bind(id.uid.as_str()).execute(&mut *connection).await?;
     }
-    query("INSERT INTO erasures (project, erased_at) VALUES ($1, $2) ON CONFLICT (project) DO NOTHING")
-        .bind((id.uid.as_str(), now.0))
-        .execute(&mut *connection)
-        .await?;
+    let erasure = query("INSERT INTO erasures (project, erased_at) VALUES ($1, $2) ON CONFLICT (project) DO NOTHING");
+    erasure.bind((id.uid.as_str(), now.0)).execute(&mut *connection).await?;
     log::erase_earlier(connection, now).await
 }

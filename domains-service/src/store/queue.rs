@@ -33,11 +33,13 @@ pub(crate) struct Applicant<'a> {
     pub(crate) project: &'a ProjectUid,
 }
 
-/// The row of a name.
-struct Waiting {
-    queue: String,
-    since: UnixMillis,
-    admitted_at: UnixMillis,
+chassis::record! {
+    /// The row of a name.
+    struct Waiting {
+        queue: String,
+        since: i64,
+        admitted_at: i64,
+    }
 }
 
 chassis::record! {
@@ -50,21 +52,16 @@ chassis::record! {
     }
 }
 
-/// When all of a limit is free.
-async fn free_at(connection: &mut Connection, name: &str) -> Result<UnixMillis> {
-    let free_at: Option<Found<(i64,)>> =
-        query_as("SELECT free_at FROM acme_limits WHERE name = $1").bind(name).fetch_optional(&mut *connection).await?;
-    // An unreadable limit counts as wholly free until the next order writes it.
-    let key = rows::key(Table::AcmeLimits, name, "");
-    let free_at = free_at.map(|free_at| rows::column(connection.unreadable(), &key, "free_at", free_at));
-    Ok(UnixMillis(free_at.unwrap_or(0)))
-}
-
-/// The same, with a maximum: no order can have moved `free_at` beyond a whole burst. A later value is damaged and would
-/// stop orders; it is replaced.
+/// When all of a limit is free. No order can have moved `free_at` beyond a whole burst: a later value is damaged and
+/// would stop orders; it is replaced.
 async fn free_by(write: &mut Write, name: &str, limit: Limit) -> Result<UnixMillis> {
     let latest = write.now().plus(limit.burst.saturating_mul(limit.refill));
-    let free_at = free_at(write.connection(), name).await?;
+    let free_at = query_as("SELECT free_at FROM acme_limits WHERE name = $1");
+    let free_at: Option<Found<(i64,)>> = free_at.bind(name).fetch_optional(write.connection()).await?;
+    // An unreadable limit counts as wholly free until the next order writes it.
+    let key = rows::key(Table::AcmeLimits, name, "");
+    let free_at = free_at.map(|free_at| rows::column(write.connection().unreadable(), &key, "free_at", free_at));
+    let free_at = UnixMillis(free_at.unwrap_or(0));
     if free_at <= latest {
         return Ok(free_at);
     }
@@ -80,27 +77,18 @@ async fn free_by(write: &mut Write, name: &str, limit: Limit) -> Result<UnixMill
 }
 
 async fn set_free_at(write: &mut Write, name: &str, free_at: UnixMillis) -> Result<()> {
-    query(
-        "INSERT INTO acme_limits (name, free_at) VALUES ($1, $2)
-         ON CONFLICT (name) DO UPDATE SET free_at = excluded.free_at",
-    )
-    .bind((name, free_at.0))
-    .run(write.connection())
-    .await
+    let values = [("name", name.into()), ("free_at", free_at.0.into())];
+    rows::upsert(Table::AcmeLimits, &["name"], &[], values).run(write.connection()).await
 }
 
 /// The row of a name; an unreadable one counts as absent and is written again.
 async fn find(connection: &mut Connection, of: Applicant<'_>) -> Result<Option<Waiting>> {
-    let found: Option<Found<(String, i64, i64)>> = query_as(
+    let found = query_as(
         "SELECT queue, since, admitted_at FROM certificate_queue WHERE authority = $1 AND hostname = $2 AND project = $3",
-    )
-    .bind((of.authority, of.hostname.as_str(), of.project.as_str()))
-    .fetch_optional(connection)
-    .await?;
-    Ok(found.filter(|found| found.bad.is_none()).map(|found| {
-        let (queue, since, admitted_at) = found.row;
-        Waiting { queue, since: UnixMillis(since), admitted_at: UnixMillis(admitted_at) }
-    }))
+    );
+    let found = found.bind((of.authority, of.hostname.as_str(), of.project.as_str()));
+    let found: Option<Found<Waiting>> = found.fetch_optional(connection).await?;
+    Ok(found.filter(|found| found.bad.is_none()).map(|found| found.row))
 }
 
 /// How many names wait in a queue before one that waits since then.
@@ -110,14 +98,15 @@ async fn ahead(connection: &mut Connection, queue: &str, since: UnixMillis, now:
     Ok(count.fetch_one(connection).await?)
 }
 
-/// The time that a new row waits since: after all others, whatever the clock says.
-async fn next_since(write: &mut Write) -> Result<UnixMillis> {
+/// The time that a name waits since: that of its row, or of a new one: after all others, whatever the clock says.
+async fn since(write: &mut Write, waiting: Option<&Waiting>) -> Result<UnixMillis> {
+    if let Some(row) = waiting {
+        return Ok(UnixMillis(row.since));
+    }
     let now = write.now();
     // A damaged row in the future must not move those after it there.
-    let last: Option<i64> = query_scalar("SELECT MAX(since) FROM certificate_queue WHERE since <= $1")
-        .bind(now.plus(OFFER_AGAIN_MILLIS).0)
-        .fetch_one(write.connection())
-        .await?;
+    let last = query_scalar("SELECT MAX(since) FROM certificate_queue WHERE since <= $1");
+    let last: Option<i64> = last.bind(now.plus(OFFER_AGAIN_MILLIS).0).fetch_one(write.connection()).await?;
     Ok(now.max(UnixMillis(last.unwrap_or(0)).plus(1)))
 }
 
@@ -152,13 +141,10 @@ impl Store {
         let mut write = self.write().await?;
         let now = write.now();
         let waiting = find(write.connection(), of).await?;
-        if waiting.as_ref().is_some_and(|row| row.admitted_at > now.plus(-LEASE_MILLIS)) {
+        if waiting.as_ref().is_some_and(|row| row.admitted_at > now.plus(-LEASE_MILLIS).0) {
             return Ok(Ok(())); // it has its units already
         }
-        let since = match &waiting {
-            Some(row) => row.since,
-            None => next_since(&mut write).await?,
-        };
+        let since = since(&mut write, waiting.as_ref()).await?;
         let (mut taken, mut tightest) = (Vec::new(), None::<(UnixMillis, &Demand)>);
         let mut last = None::<(UnixMillis, i64, &Demand)>;
         for demand in demands {
@@ -188,7 +174,7 @@ impl Store {
             write.commit().await?;
             return Ok(Ok(()));
         };
-        if waiting.is_none_or(|row| row.queue != demand.name || row.admitted_at != UnixMillis::default()) {
+        if waiting.is_none_or(|row| row.queue != demand.name || row.admitted_at != 0) {
             put(&mut write, of, (demand.kind, &demand.name), since, UnixMillis::default()).await?;
         }
         write.commit().await?; // also a repaired limit
@@ -198,10 +184,8 @@ impl Store {
     /// The name waits until a gateway is live. It keeps its place if it waits already.
     pub(crate) async fn wait_for_edge(&self, of: Applicant<'_>) -> Result<()> {
         let mut write = self.write().await?;
-        let since = match find(write.connection(), of).await? {
-            Some(row) => row.since,
-            None => next_since(&mut write).await?,
-        };
+        let waiting = find(write.connection(), of).await?;
+        let since = since(&mut write, waiting.as_ref()).await?;
         let queue = queue_name(of.authority, QueueKind::Edge, "");
         put(&mut write, of, (QueueKind::Edge, &queue), since, UnixMillis::default()).await?;
         write.commit().await.map(drop)
@@ -271,13 +255,11 @@ impl Store {
         .fetch_all(self.writer())
         .await?;
         for Found { row: (hostname, project), .. } in &offered {
-            query(
+            let make_due = query(
                 "UPDATE domains SET due_at = $1
                  WHERE name = $2 AND project = $3 AND removal IS NULL AND (due_at IS NULL OR due_at > $1)",
-            )
-            .bind((now.0, hostname, project))
-            .execute(self.writer())
-            .await?;
+            );
+            make_due.bind((now.0, hostname, project)).execute(self.writer()).await?;
         }
         Ok(offered.len())
     }
@@ -313,18 +295,14 @@ impl Store {
 
 /// Ends the waits of a name at all authorities, if it is this project's.
 pub(crate) async fn leave(connection: &mut Connection, hostname: &Hostname, project: &ProjectUid) -> Result<()> {
-    query("DELETE FROM certificate_queue WHERE hostname = $1 AND project = $2")
-        .bind((hostname.as_str(), project.as_str()))
-        .run(connection)
-        .await
+    let delete = query("DELETE FROM certificate_queue WHERE hostname = $1 AND project = $2");
+    delete.bind((hostname.as_str(), project.as_str())).run(connection).await
 }
 
 /// Ends the wait of a name at one authority: the authority has made the order, or refused it.
 pub(crate) async fn leave_one(connection: &mut Connection, authority: &str, hostname: &Hostname) -> Result<()> {
-    query("DELETE FROM certificate_queue WHERE authority = $1 AND hostname = $2")
-        .bind((authority, hostname.as_str()))
-        .run(connection)
-        .await
+    let delete = query("DELETE FROM certificate_queue WHERE authority = $1 AND hostname = $2");
+    delete.bind((authority, hostname.as_str())).run(connection).await
 }
 
 /// Deletes limits that are wholly free again, and rows of names without a domain, which a crash may leave.

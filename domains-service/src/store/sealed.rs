@@ -13,8 +13,7 @@ use contract::certificate::{CertificateBundle, SealedKey};
 use contract::feed::{Entity, Revision};
 use contract::hostname::Hostname;
 
-use super::log::StoredEntity;
-use super::rows::{self, Table};
+use super::rows::{self, StoredRow, Table};
 use super::{Result, Store};
 use crate::webhook::endpoint;
 
@@ -131,11 +130,7 @@ impl Store {
     /// Counts rows by the name of their secret.
     pub(crate) async fn count_sealed(&self) -> Result<BTreeMap<String, i64>> {
         let found: Vec<Found<(String, i64)>> = query_as(COUNT).fetch_all(self.reader()).await?;
-        let mut counts = BTreeMap::new();
-        for Found { row: (seal, texts), .. } in found {
-            *counts.entry(seal).or_default() += texts;
-        }
-        Ok(counts)
+        Ok(found.into_iter().map(|found| found.row).collect())
     }
 
     /// Seals again the keys of at most `limit` certificates with the secret `seal`, after the name `after`.
@@ -150,7 +145,7 @@ impl Store {
         let mut write = self.write().await?;
         let mut resealed = Resealed::default();
         let found = certificates(write.connection(), seal, after, limit).await?;
-        resealed.last = found.iter().rev().find(|found| is_named(found)).map(|found| found.row.name.clone());
+        resealed.last = found.iter().rev().find(|found| is_named(found)).map(|found| found.key.row.clone());
         for entity in rows::each(write.connection().unreadable(), found) {
             let Entity::Certificate(mut bundle) = entity else { continue };
             match sealing.reseal(&bundle.key.0, bundle.hostname.as_str()) {
@@ -179,14 +174,12 @@ impl Store {
             let mut write = self.write().await?;
             let found = certificates(write.connection(), seal, &after, limit).await?;
             let Some(last) = found.iter().rev().find(|found| is_named(found)) else { return Ok(()) };
-            after.clone_from(&last.row.name);
+            after.clone_from(&last.key.row);
             for entity in rows::each(write.connection().unreadable(), found) {
                 let Entity::Certificate(CertificateBundle { hostname, key, .. }) = entity else { continue };
                 if name_in(&key.0) != seal {
-                    query("UPDATE entities SET seal = $1 WHERE kind = 'certificate' AND name = $2")
-                        .bind((name_in(&key.0), hostname.as_str()))
-                        .execute(write.connection())
-                        .await?;
+                    let repair = query("UPDATE entities SET seal = $1 WHERE kind = 'certificate' AND name = $2");
+                    repair.bind((name_in(&key.0), hostname.as_str())).execute(write.connection()).await?;
                     tracing::warn!(domain = %hostname, "repaired the damaged column seal of a certificate");
                 }
             }
@@ -198,7 +191,7 @@ impl Store {
     pub(crate) async fn texts_with(&self, seal: &str, limit: i64) -> Result<Vec<(Table, String)>> {
         let mut reading = self.reading().await?;
         let certificates = certificates(&mut reading, seal, "", limit).await?.into_iter();
-        let mut texts: Vec<_> = certificates.map(|found| (Table::Entities, found.row.name)).collect();
+        let mut texts: Vec<_> = certificates.map(|found| (Table::Entities, found.key.row)).collect();
         for column in COLUMNS {
             let found = query_as(column.find).bind((seal, limit, ""));
             let found: Vec<Found<(String, String)>> = found.fetch_all(&mut reading).await?;
@@ -216,7 +209,7 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<Hostname>> {
         let names = certificates(connection, seal, after, limit).await?;
-        Ok(names.iter().filter_map(|found| found.row.name.parse().ok()).collect())
+        Ok(names.iter().filter_map(|found| found.key.row.parse().ok()).collect())
     }
 
     /// Deletes accounts, orders in progress and former secrets of webhooks that need a secret.
@@ -274,7 +267,7 @@ impl Store {
 }
 
 /// Whether the name of an entity can be read.
-fn is_named(found: &Found<StoredEntity>) -> bool {
+fn is_named(found: &StoredRow<Entity>) -> bool {
     found.bad.as_ref().is_none_or(|bad| bad.column == "body")
 }
 
@@ -292,7 +285,7 @@ async fn certificates(
     seal: &str,
     after: &str,
     limit: i64,
-) -> Result<Vec<Found<StoredEntity>>> {
+) -> Result<Vec<StoredRow<Entity>>> {
     let found = query_as(
         "SELECT kind, name, body FROM entities WHERE kind = 'certificate' AND seal = $1 AND name > $2 ORDER BY name LIMIT $3",
     );

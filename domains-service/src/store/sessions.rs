@@ -1,12 +1,11 @@
 //! Stored dashboard sessions: digests, never the value of a cookie.
 
-use chassis::sql::{Found, RowKey, query, query_as};
-use contract::key::{KeyDigest, KeyId};
+use chassis::sql::{Found, query, query_as};
+use contract::key::KeyId;
 use contract::time::UnixMillis;
 
-use super::keys::KeyRecord;
-use super::rows::{self, Columns, Stored, Table};
-use super::{Result, Store, keys, with_project};
+use super::rows::{self, Columns, ReadKey, Stored, Table};
+use super::{Result, Store, with_project};
 use crate::project::ProjectRef;
 
 /// Without a request for this long, a session ends: an hour.
@@ -34,53 +33,36 @@ pub(crate) struct SessionRecord {
     pub(crate) seen_at: UnixMillis,
 }
 
-chassis::record! {
-    struct Row {
-        digest: String,
-        project: Option<String>,
-        project_name: Option<String>,
-        key_id: Option<String>,
-        operator: Option<String>,
-        client: String,
-        created_at: i64,
-        seen_at: i64,
-    }
-}
-
 /// Characters of a session's digest by which operators find its row.
 const SHOWN_OF_DIGEST: usize = 8;
 
-impl Stored for Row {
-    type Value = SessionRecord;
+impl Stored for SessionRecord {
+    const KEY: ReadKey = |row| {
+        let digest = row.text("digest").chars().take(SHOWN_OF_DIGEST).collect::<String>();
+        rows::key(Table::DashboardSessions, digest, row.get::<Option<String>>("project").unwrap_or_default())
+    };
 
-    fn key(&self) -> RowKey {
-        let row = self.digest.chars().take(SHOWN_OF_DIGEST).collect::<String>();
-        rows::key(Table::DashboardSessions, row, self.project.as_deref().unwrap_or_default())
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<SessionRecord> {
-        // A session with an unreadable column signs no user in.
-        if columns.unreadable().is_some() {
-            return None;
-        }
-        let holder = match (self.project, self.project_name, self.key_id) {
-            (Some(project), Some(name), Some(key)) if self.operator.is_none() => {
-                Some(columns.project(&project, &name).zip(columns.word("key_id", &key))?)
-            }
-            (None, _, None) if self.operator.is_some() => None,
+    /// A session with an unreadable column signs no user in.
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
+        let columns = ["project", "project_name", "key_id", "operator"];
+        let [project, name, key, operator] = columns.map(|column| row.get::<Option<String>>(column));
+        let holder = match (project, name, key, &operator) {
+            (Some(_), Some(_), Some(_), None) => row.project("project", "project_name").zip(row.word("key_id")),
+            (None, _, None, Some(_)) => None,
             _ => {
-                columns.bad("project", "a session has a project and a key, or an operator");
-                return None;
+                row.bad("project", "a session has a project and a key, or an operator");
+                None
             }
         };
-        Some(SessionRecord {
-            digest: self.digest,
+        let session = Self {
+            digest: row.text("digest"),
             holder,
-            operator: self.operator,
-            client: self.client,
-            created_at: UnixMillis(self.created_at),
-            seen_at: UnixMillis(self.seen_at),
-        })
+            operator,
+            client: row.text("client"),
+            created_at: row.time("created_at"),
+            seen_at: row.time("seen_at"),
+        };
+        row.whole(session)
     }
 }
 
@@ -125,17 +107,14 @@ impl Store {
         let row = query_as(with_project!(
             "dashboard_sessions
              WHERE digest = $1"
-        ))
-        .bind(digest);
-        rows::readable::<Row>(self.reader(), row).await
+        ));
+        rows::readable(self.reader(), row.bind(digest)).await
     }
 
     /// Records the use of a session.
     pub(crate) async fn see_session(&self, digest: &str, now: UnixMillis) -> Result<()> {
-        query("UPDATE dashboard_sessions SET seen_at = $2 WHERE digest = $1")
-            .bind((digest, now.0))
-            .run(self.writer())
-            .await
+        let update = query("UPDATE dashboard_sessions SET seen_at = $2 WHERE digest = $1");
+        update.bind((digest, now.0)).run(self.writer()).await
     }
 
     /// Ends a session, or every session of its key; of the operators', where it has none.
@@ -155,32 +134,23 @@ impl Store {
         seen_before: UnixMillis,
         now: UnixMillis,
     ) -> Result<()> {
-        let mut write = self.write().await?;
-        query("DELETE FROM dashboard_sessions WHERE CAST(created_at AS BIGINT) < $1 OR CAST(seen_at AS BIGINT) < $2")
-            .bind((opened_before.0, seen_before.0))
-            .execute(write.connection())
-            .await?;
-        query("DELETE FROM dashboard_links WHERE CAST(expires_at AS BIGINT) < $1")
-            .bind(now.0)
-            .execute(write.connection())
-            .await?;
-        write.commit().await.map(drop)
+        let delete = query(
+            "DELETE FROM dashboard_sessions WHERE CAST(created_at AS BIGINT) < $1 OR CAST(seen_at AS BIGINT) < $2",
+        );
+        delete.bind((opened_before.0, seen_before.0)).execute(self.writer()).await?;
+        query("DELETE FROM dashboard_links WHERE CAST(expires_at AS BIGINT) < $1").bind(now.0).run(self.writer()).await
     }
 
     /// Stores a link that signs in the operator who requested it, until `expires_at`.
     pub(crate) async fn save_link(&self, digest: &str, operator: &str, expires_at: UnixMillis) -> Result<()> {
         let mut write = self.write().await?;
-        query("INSERT INTO dashboard_links (digest, expires_at, operator) VALUES ($1, $2, $3)")
-            .bind((digest, expires_at.0, operator))
-            .execute(write.connection())
-            .await?;
-        query(
+        let insert = query("INSERT INTO dashboard_links (digest, expires_at, operator) VALUES ($1, $2, $3)");
+        insert.bind((digest, expires_at.0, operator)).execute(write.connection()).await?;
+        let delete_oldest = query(
             "DELETE FROM dashboard_links WHERE operator = $1 AND digest NOT IN
                  (SELECT digest FROM dashboard_links WHERE operator = $1 ORDER BY expires_at DESC, digest LIMIT $2)",
-        )
-        .bind((operator, LINKS_PER_OPERATOR_MAX))
-        .execute(write.connection())
-        .await?;
+        );
+        delete_oldest.bind((operator, LINKS_PER_OPERATOR_MAX)).execute(write.connection()).await?;
         write.commit().await.map(drop)
     }
 
@@ -189,34 +159,12 @@ impl Store {
     pub(crate) async fn spend_link(&self, digest: &str, now: UnixMillis) -> Result<Option<String>> {
         let mut write = self.write().await?;
         // An expiry that is not a number is past.
-        let spent: Option<Found<(String,)>> = query_as(
+        let spent = query_as(
             "DELETE FROM dashboard_links WHERE digest = $1 AND CAST(expires_at AS BIGINT) >= $2 RETURNING operator",
-        )
-        .bind((digest, now.0))
-        .fetch_optional(write.connection())
-        .await?;
+        );
+        let spent: Option<Found<(String,)>> = spent.bind((digest, now.0)).fetch_optional(write.connection()).await?;
         write.commit().await?;
         Ok(spent.filter(|spent| spent.bad.is_none()).map(|spent| spent.row.0))
-    }
-
-    /// The key with this digest, whosever it is, unless its project is removed.
-    pub(crate) async fn key_by_digest(&self, digest: KeyDigest) -> Result<Option<KeyRecord>> {
-        let found: Option<Found<(String, String, String)>> = query_as(
-            "SELECT p.id, p.name, k.id FROM api_keys k JOIN projects p ON p.id = k.project WHERE k.digest = $1",
-        )
-        .bind(digest.to_text())
-        .fetch_optional(self.reader())
-        .await?;
-        let Some(Found { row: (project, name, id), .. }) = found else { return Ok(None) };
-        // An unreadable key signs no user in. It is recorded where its row is read.
-        let (Ok(uid), Ok(name), Ok(id)) = (project.parse(), name.parse(), id.parse()) else { return Ok(None) };
-        self.key(&ProjectRef { uid, name }, &id).await
-    }
-
-    /// The project's key with this id.
-    pub(crate) async fn key(&self, project: &ProjectRef, id: &KeyId) -> Result<Option<KeyRecord>> {
-        let mut connection = self.reader().acquire().await?;
-        keys::find_key(&mut connection, project, id).await
     }
 }
 

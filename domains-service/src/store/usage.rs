@@ -4,11 +4,11 @@
 //! changes nothing. Requests that a process had not reported when it ended are missing: these figures are for display.
 //! Quotas are counted elsewhere, exactly.
 
-use chassis::sql::{RowKey, query, query_as, query_scalar};
+use chassis::sql::{query, query_as, query_scalar};
 use contract::usage::UsageOfProject;
 
 use super::processes::credential_of;
-use super::rows::{self, Columns, Stored, Table};
+use super::rows::{self, Columns, ReadKey, Stored, Table};
 use super::{Result, Store, Write};
 use crate::project::ProjectRef;
 
@@ -39,14 +39,11 @@ chassis::record! {
 }
 
 impl Stored for DayUsage {
-    type Value = Self;
+    const KEY: ReadKey = |row| rows::key(Table::UsageDays, row.get::<i64>("day").to_string(), row.text("project"));
 
-    fn key(&self) -> RowKey {
-        rows::key(Table::UsageDays, self.day.to_string(), &self.project)
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<Self> {
-        columns.unreadable().is_none().then_some(self)
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
+        let usage = row.record()?;
+        row.whole(usage)
     }
 }
 
@@ -115,7 +112,7 @@ impl Write {
     /// more.
     pub(crate) async fn tidy_usage(&mut self, oldest: i64, settled: i64) -> Result<()> {
         query("DELETE FROM usage_days WHERE day < $1").bind(oldest).execute(self.connection()).await?;
-        query(with_sums!(
+        let add_up = query(with_sums!(
             "INSERT INTO usage_days (project, day, node, admitted, refused, banned, minute, in_minute)
              SELECT project, day, '', admitted, refused, banned, 0, 0 FROM (SELECT project, day, ",
             "FROM usage_days WHERE day < $1 AND node <> '' GROUP BY project, day) AS sums WHERE TRUE
@@ -126,10 +123,8 @@ impl Write {
                      THEN usage_days.refused ELSE 0 END,
                  banned = excluded.banned + CASE WHEN usage_days.banned BETWEEN 0 AND 1000000000000000
                      THEN usage_days.banned ELSE 0 END"
-        ))
-        .bind(settled)
-        .execute(self.connection())
-        .await?;
+        ));
+        add_up.bind(settled).execute(self.connection()).await?;
         query("DELETE FROM usage_days WHERE day < $1 AND node <> ''").bind(settled).run(self.connection()).await
     }
 }
@@ -140,9 +135,8 @@ impl Store {
         let found = query_as(with_sums!(
             "SELECT project, day, ",
             "FROM usage_days WHERE project = $1 AND day >= $2 GROUP BY project, day ORDER BY day"
-        ))
-        .bind((project.uid.as_str(), first));
-        rows::all::<DayUsage>(self.reader(), found).await
+        ));
+        rows::all(self.reader(), found.bind((project.uid.as_str(), first))).await
     }
 
     /// Requests of a project admitted in a minute, by its number since the epoch.

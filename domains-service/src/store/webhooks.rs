@@ -5,10 +5,9 @@ mod due;
 mod outbox;
 mod taken;
 
-use chassis::sql::{Connection, Pool, RowKey, query, query_as, query_scalar};
-use contract::time::UnixMillis;
+use chassis::sql::{Connection, On, query, query_as, query_scalar};
 
-use super::rows::{self, Columns, Stored, Table};
+use super::rows::{self, Columns, ReadKey, Stored, Table};
 use super::{Result, Store, kept, page_of, to_json, with_project};
 use crate::project::ProjectRef;
 use crate::webhook::{EndpointRecord, Wanted};
@@ -22,52 +21,25 @@ pub(crate) use outbox::{
 };
 pub(crate) use taken::{EVENTS_PER_WRITE, forget_taken, take};
 
-chassis::record! {
-    struct Row {
-        id: String,
-        project: String,
-        project_name: String,
-        url: String,
-        description: String,
-        events: String,
-        sealed_secret: String,
-        previous_secret: Option<String>,
-        previous_until: Option<i64>,
-        failing_since: Option<i64>,
-        delivered_at: Option<i64>,
-        disabled_at: Option<i64>,
-        disabled_reason: Option<String>,
-        created_at: i64,
-        updated_at: i64,
-    }
-}
+impl Stored for EndpointRecord {
+    const KEY: ReadKey = |row| rows::key(Table::WebhookEndpoints, row.text("id"), row.text("project"));
 
-impl Stored for Row {
-    type Value = EndpointRecord;
-
-    fn key(&self) -> RowKey {
-        rows::key(Table::WebhookEndpoints, &self.id, &self.project)
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<EndpointRecord> {
-        let project = columns.project(&self.project, &self.project_name);
-        let reason = self.disabled_reason.as_deref().and_then(|reason| columns.word("disabled_reason", reason));
-        // Shown only to callers that may see all its events.
-        let events = columns.json("events", &self.events).unwrap_or_else(|| Wanted::everything(true));
-        Some(EndpointRecord {
-            id: self.id,
-            project: project?,
-            url: self.url,
-            description: self.description,
-            events,
-            sealed_secret: self.sealed_secret,
-            previous: self.previous_secret.zip(self.previous_until.map(UnixMillis)),
-            failing_since: self.failing_since.map(UnixMillis),
-            delivered_at: self.delivered_at.map(UnixMillis),
-            disabled: self.disabled_at.map(UnixMillis).zip(reason),
-            created_at: UnixMillis(self.created_at),
-            updated_at: UnixMillis(self.updated_at),
-            unreadable: columns.unreadable(),
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
+        Some(Self {
+            id: row.text("id"),
+            project: row.project("project", "project_name")?,
+            url: row.text("url"),
+            description: row.text("description"),
+            // Shown only to callers that may see all its events.
+            events: row.json("events").unwrap_or_else(|| Wanted::everything(true)),
+            sealed_secret: row.text("sealed_secret"),
+            previous: row.get::<Option<String>>("previous_secret").zip(row.time_if_any("previous_until")),
+            failing_since: row.time_if_any("failing_since"),
+            delivered_at: row.time_if_any("delivered_at"),
+            disabled: row.time_if_any("disabled_at").zip(row.word("disabled_reason")),
+            created_at: row.time("created_at"),
+            updated_at: row.time("updated_at"),
+            unreadable: row.unreadable(),
         })
     }
 }
@@ -81,42 +53,30 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<EndpointRecord>> {
         let page = query_as(page_of!("webhook_endpoints")).bind((project.uid.as_str(), after.0, &after.1, limit));
-        rows::all::<Row>(self.reader(), page).await
-    }
-
-    /// The project's endpoint with this id.
-    pub(crate) async fn find_webhook(&self, project: &ProjectRef, id: &str) -> Result<Option<EndpointRecord>> {
-        find_in(self.reader(), project, id).await
+        rows::all(self.reader(), page).await
     }
 
     /// The endpoint with this id, whosever it is.
     pub(crate) async fn webhook(&self, id: &str) -> Result<Option<EndpointRecord>> {
         let row = query_as(with_project!("webhook_endpoints WHERE id = $1")).bind(id);
-        rows::one::<Row>(self.reader(), row).await
+        rows::one(self.reader(), row).await
     }
 }
 
-async fn find_in(pool: &Pool, project: &ProjectRef, id: &str) -> Result<Option<EndpointRecord>> {
-    find_webhook(&mut pool.acquire().await?, project, id).await
-}
-
-/// The project's endpoint with this id, within a transaction.
+/// The project's endpoint with this id.
 pub(crate) async fn find_webhook(
-    connection: &mut Connection,
+    on: impl Into<On<'_>>,
     project: &ProjectRef,
     id: &str,
 ) -> Result<Option<EndpointRecord>> {
-    let row =
-        query_as(with_project!("webhook_endpoints WHERE project = $1 AND id = $2")).bind((project.uid.as_str(), id));
-    rows::one::<Row>(connection, row).await
+    let row = query_as(with_project!("webhook_endpoints WHERE project = $1 AND id = $2"));
+    rows::one(on, row.bind((project.uid.as_str(), id))).await
 }
 
 /// How many endpoints the project has.
 pub(crate) async fn count_webhooks(connection: &mut Connection, project: &ProjectRef) -> Result<u64> {
-    let count: i64 = query_scalar("SELECT COUNT(*) FROM webhook_endpoints WHERE project = $1")
-        .bind(project.uid.as_str())
-        .fetch_one(connection)
-        .await?;
+    let count = query_scalar("SELECT COUNT(*) FROM webhook_endpoints WHERE project = $1");
+    let count: i64 = count.bind(project.uid.as_str()).fetch_one(connection).await?;
     Ok(count.unsigned_abs())
 }
 
@@ -125,10 +85,8 @@ pub(crate) async fn count_webhooks(connection: &mut Connection, project: &Projec
 /// # Errors
 /// Also when its row could not be read: what is in it would be lost.
 pub(crate) async fn save_webhook(connection: &mut Connection, endpoint: &EndpointRecord) -> Result<()> {
-    if let Some(column) = endpoint.unreadable {
-        let key = rows::key(Table::WebhookEndpoints, &endpoint.id, endpoint.project.uid.as_str());
-        return Err(rows::unreadable(&key, column));
-    }
+    let key = || rows::key(Table::WebhookEndpoints, &endpoint.id, endpoint.project.uid.as_str());
+    rows::must_be_whole(endpoint.unreadable, key)?;
     let previous = endpoint.previous.as_ref();
     let values = [
         ("id", (&endpoint.id).into()),

@@ -3,14 +3,15 @@
 //! A row is written in the transaction of the withdrawal, and deleted when every process on record has applied its
 //! revision.
 
-use chassis::sql::{Connection, Found, RowKey, query, query_as};
+use chassis::sql::{Connection, Found, query, query_as};
 use contract::feed::Revision;
 use contract::hostname::Hostname;
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 pub(crate) use domains_api::types::WithdrawalKind as Kind;
 
-use super::rows::{self, Columns, Stored, Table};
+use super::log::of_revision;
+use super::rows::{self, Columns, ReadKey, Stored, StoredRow, Table};
 use super::{Result, Store, Write};
 use crate::project::ProjectRef;
 
@@ -42,41 +43,22 @@ pub(crate) struct WaitingCount {
     pub(crate) oldest: UnixMillis,
 }
 
-chassis::record! {
-    struct Row {
-        what: String,
-        which: String,
-        project: String,
-        project_name: String,
-        revision: i64,
-        since: i64,
-    }
-}
+impl Stored for Withdrawal {
+    const KEY: ReadKey = |row| rows::key(Table::Withdrawals, row.text("which"), row.text("project"));
 
-impl Stored for Row {
-    type Value = Withdrawal;
-
-    fn key(&self) -> RowKey {
-        rows::key(Table::Withdrawals, &self.which, &self.project)
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<Withdrawal> {
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
+        let revision: i64 = row.get("revision");
         // No process is known to have applied an unreadable revision.
-        let is_known = columns.unreadable() != Some("revision");
-        Some(Withdrawal {
-            what: columns.word("what", &self.what)?,
-            which: self.which,
-            project_uid: self.project,
-            project_name: self.project_name,
-            revision: Revision(if is_known { self.revision } else { i64::MAX }.unsigned_abs()),
-            since: UnixMillis(self.since),
+        let revision = if row.unreadable() == Some("revision") { i64::MAX } else { revision };
+        Some(Self {
+            what: row.word("what")?,
+            which: row.text("which"),
+            project_uid: row.text("project"),
+            project_name: row.text("project_name"),
+            revision: Revision(revision.unsigned_abs()),
+            since: row.time("since"),
         })
     }
-}
-
-/// A revision as a column has it.
-fn column(revision: Revision) -> i64 {
-    i64::try_from(revision.0).unwrap_or(i64::MAX)
 }
 
 impl Write {
@@ -88,24 +70,20 @@ impl Write {
              VALUES ($1, $2, $3, $4, $5, $6)
              ON CONFLICT (project, what, which) DO UPDATE SET revision = excluded.revision, since = excluded.since",
         )
-        .bind((what.as_str(), which, project.uid.as_str(), project.name.as_str(), column(revision), now.0))
+        .bind((what.as_str(), which, project.uid.as_str(), project.name.as_str(), of_revision(revision), now.0))
         .execute(self.connection())
         .await?;
-        query(
+        let delete_oldest = query(
             "DELETE FROM withdrawals WHERE project = $1 AND revision <=
              (SELECT revision FROM withdrawals WHERE project = $1 ORDER BY revision DESC LIMIT 1 OFFSET $2)",
-        )
-        .bind((project.uid.as_str(), WITHDRAWALS_OF_ONE_MAX))
-        .run(self.connection())
-        .await
+        );
+        delete_oldest.bind((project.uid.as_str(), WITHDRAWALS_OF_ONE_MAX)).run(self.connection()).await
     }
 
     /// Deletes a withdrawal, because the entity is served again.
     pub(crate) async fn forget_withdrawal(&mut self, what: Kind, which: &str, project: &ProjectRef) -> Result<()> {
-        query("DELETE FROM withdrawals WHERE project = $1 AND what = $2 AND which = $3")
-            .bind((project.uid.as_str(), what.as_str(), which))
-            .run(self.connection())
-            .await
+        let delete = query("DELETE FROM withdrawals WHERE project = $1 AND what = $2 AND which = $3");
+        delete.bind((project.uid.as_str(), what.as_str(), which)).run(self.connection()).await
     }
 }
 
@@ -124,13 +102,13 @@ impl Store {
     /// Up to `limit` withdrawals that wait, the oldest first.
     pub(crate) async fn withdrawals(&self, limit: i64) -> Result<Vec<Withdrawal>> {
         let found = query_as("SELECT * FROM withdrawals ORDER BY revision, what, which LIMIT $1");
-        rows::all::<Row>(self.reader(), found.bind(limit)).await
+        rows::all(self.reader(), found.bind(limit)).await
     }
 
     /// The withdrawals of a project that wait, the oldest first.
     pub(crate) async fn withdrawals_of(&self, project: &ProjectUid) -> Result<Vec<Withdrawal>> {
         let found = query_as("SELECT * FROM withdrawals WHERE project = $1 ORDER BY revision, what, which LIMIT $2");
-        rows::all::<Row>(self.reader(), found.bind((project.as_str(), ROWS_MAX))).await
+        rows::all(self.reader(), found.bind((project.as_str(), ROWS_MAX))).await
     }
 
     /// The removal of a project of this name that waits, the newest if there are several.
@@ -138,7 +116,7 @@ impl Store {
         let found = query_as(
             "SELECT * FROM withdrawals WHERE what = 'project' AND project_name = $1 ORDER BY revision DESC LIMIT 1",
         );
-        rows::one::<Row>(self.reader(), found.bind(name)).await
+        rows::one(self.reader(), found.bind(name)).await
     }
 
     /// The revision of the oldest withdrawal that waits.
@@ -158,21 +136,18 @@ impl Store {
 /// Deletes the withdrawals up to `revision`, which every process has applied.
 pub(crate) async fn end(connection: &mut Connection, revision: Revision) -> Result<Vec<Withdrawal>> {
     let ended = query_as("DELETE FROM withdrawals WHERE revision <= $1 RETURNING *");
-    let ended: Vec<Found<Row>> = ended.bind(column(revision)).fetch_all(&mut *connection).await?;
+    let ended: Vec<StoredRow<Withdrawal>> = ended.bind(of_revision(revision)).fetch_all(&mut *connection).await?;
     // A row that cannot be read is over as well.
-    for found in &ended {
-        connection.unreadable().forget(&found.row.key());
+    for row in &ended {
+        connection.unreadable().forget(&row.key);
     }
-    Ok(ended.into_iter().filter_map(|found| found.row.read(&mut Columns::default())).collect())
+    Ok(ended.into_iter().filter_map(|row| row.value).collect())
 }
 
 /// Deletes the domains that are being removed, with a removal up to `revision`; returns their names.
 pub(crate) async fn end_removals(connection: &mut Connection, revision: Revision) -> Result<Vec<Hostname>> {
-    let ended: Vec<Found<(String,)>> =
-        query_as("DELETE FROM domains WHERE removal <= $1 AND status = 'removing' RETURNING name")
-            .bind(column(revision))
-            .fetch_all(connection)
-            .await?;
+    let ended = query_as("DELETE FROM domains WHERE removal <= $1 AND status = 'removing' RETURNING name");
+    let ended: Vec<Found<(String,)>> = ended.bind(of_revision(revision)).fetch_all(connection).await?;
     Ok(ended.into_iter().filter_map(|found| found.row.0.parse().ok()).collect())
 }
 

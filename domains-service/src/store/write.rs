@@ -10,6 +10,8 @@ use contract::time::UnixMillis;
 use super::log::counters::{COUNTER_MAX, Counters};
 use super::rows::{self, Table};
 use super::{Commits, Result, log, notices, set_setting, to_json};
+use crate::actor::Actor;
+use crate::project::ProjectRef;
 
 /// A writing transaction. Dropping it without [`Write::commit`] rolls it back.
 pub(crate) struct Write {
@@ -29,11 +31,9 @@ const REVISIONS_AHEAD: i64 = 1_000_000_000;
 /// A change for the log: one line each, written after the commit.
 pub(super) struct Done {
     pub(super) kind: String,
-    pub(super) project: String,
-    pub(super) domain: Option<String>,
-    pub(super) actor: String,
-    pub(super) client: Option<String>,
-    pub(super) gateway: Option<String>,
+    pub(super) project: ProjectRef,
+    pub(super) domain: Option<Hostname>,
+    pub(super) actor: Actor,
 }
 
 impl Write {
@@ -87,10 +87,8 @@ impl Write {
     pub(crate) async fn put(&mut self, entity: Entity) -> Result<()> {
         let (kind, name) = kind_and_name(&entity.name());
         let body = to_json(&entity);
-        let known: Option<Found<(String,)>> = query_as("SELECT body FROM entities WHERE kind = $1 AND name = $2")
-            .bind((kind, &name))
-            .fetch_optional(&mut self.transaction)
-            .await?;
+        let known = query_as("SELECT body FROM entities WHERE kind = $1 AND name = $2");
+        let known: Option<Found<(String,)>> = known.bind((kind, &name)).fetch_optional(&mut self.transaction).await?;
         if known.is_some_and(|known| known.bad.is_none() && known.row.0 == body) {
             return Ok(());
         }
@@ -105,10 +103,8 @@ impl Write {
     pub(crate) async fn remove(&mut self, name: EntityName) -> Result<()> {
         let (kind, text) = kind_and_name(&name);
         self.transaction.unreadable().forget(&rows::key(Table::Entities, &text, kind));
-        let gone = query("DELETE FROM entities WHERE kind = $1 AND name = $2")
-            .bind((kind, &text))
-            .execute(&mut self.transaction)
-            .await?;
+        let gone = query("DELETE FROM entities WHERE kind = $1 AND name = $2");
+        let gone = gone.bind((kind, &text)).execute(&mut self.transaction).await?;
         if gone.rows_affected() == 0 {
             return Ok(());
         }
@@ -133,7 +129,7 @@ impl Write {
 
     /// Writes the row of the newest revision. A row that already has the number is damaged: the number was not given
     /// out before.
-    async fn log(&mut self, effect: &str) -> Result<()> {
+    pub(super) async fn log(&mut self, effect: &str) -> Result<()> {
         query(
             "INSERT INTO changes (revision, effect, at_ms, mark) VALUES ($1, $2, $3, $4)
              ON CONFLICT (revision) DO UPDATE SET effect = excluded.effect, at_ms = excluded.at_ms, mark = excluded.mark",
@@ -150,11 +146,6 @@ impl Write {
         self.forget_effects().await
     }
 
-    /// Writes the row of a new database's first revision.
-    pub(super) async fn mark_the_first(&mut self) -> Result<()> {
-        self.log("").await
-    }
-
     /// Gives out a revision that followers reach only by a snapshot: the log may lack a change that entities contain.
     pub(crate) async fn resend(&mut self) -> Result<()> {
         self.current += 1;
@@ -164,10 +155,8 @@ impl Write {
     /// Makes every follower below the newest revision take a snapshot, and writes the row of that revision.
     async fn forget_effects(&mut self) -> Result<()> {
         query("UPDATE changes SET effect = '' WHERE effect <> ''").execute(&mut self.transaction).await?;
-        query("UPDATE revision_counter SET oldest = $1 WHERE id = 1")
-            .bind(self.current)
-            .execute(&mut self.transaction)
-            .await?;
+        let update = query("UPDATE revision_counter SET oldest = $1 WHERE id = 1");
+        update.bind(self.current).execute(&mut self.transaction).await?;
         self.log("").await
     }
 
@@ -175,14 +164,15 @@ impl Write {
     /// transaction.
     pub(crate) async fn commit(mut self) -> Result<Revision> {
         if self.current != self.committed {
-            query("UPDATE revision_counter SET current = $1 WHERE id = 1")
-                .bind(self.current)
-                .execute(&mut self.transaction)
-                .await?;
+            let update = query("UPDATE revision_counter SET current = $1 WHERE id = 1");
+            update.bind(self.current).execute(&mut self.transaction).await?;
             notices::committed(&mut self.transaction, self.current).await?;
         }
         self.transaction.commit().await?;
-        for Done { kind, project, domain, actor, client, gateway } in self.done {
+        for Done { kind, project, domain, actor } in self.done {
+            let (project, domain) = (project.name.as_str(), domain.as_ref().map(Hostname::as_str));
+            let (client, gateway) = (actor.client().map(|client| client.to_string()), actor.gateway());
+            let actor = actor.name();
             tracing::info!(project.id = project, domain, actor, client, gateway, what = kind, "recorded a change");
         }
         let revision = Revision(self.current.unsigned_abs());

@@ -7,6 +7,7 @@ use super::explain::{explain_failed_proof, has_kind};
 use super::{AcmeAuthority, NONCES_MAX, POLLING, retry_nonce};
 use crate::config::ChallengeKind;
 use crate::issuer::{IssueError, IssueRequest};
+use crate::store::acme::forget_order;
 
 impl AcmeAuthority {
     /// Proves control of the name: publishes the challenge response, reports it to the authority, and waits for the
@@ -67,7 +68,7 @@ impl AcmeAuthority {
             let failure = self.settings.limits.of_failure(&self.settings.name, request.hostname.as_str());
             self.count(&request.hostname, &failure).await;
         }
-        if let Err(error) = self.records.store.forget_order(&self.settings.name, &request.hostname).await {
+        if let Err(error) = forget_order(self.records.store.writer(), &self.settings.name, &request.hostname).await {
             tracing::warn!(domain = %request.hostname, %error, "cannot delete a failed order; the next attempt will find it invalid");
         }
         meaning

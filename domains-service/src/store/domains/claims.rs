@@ -1,11 +1,11 @@
 //! Present and former holders of a name.
 
-use chassis::sql::{Connection, Found, RowKey, query, query_as};
+use chassis::sql::{Connection, Found, query, query_as};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
 use super::super::Result;
-use super::super::rows::{self, Columns, Stored, Table};
+use super::super::rows::{self, Columns, ReadKey, Stored, Table};
 use crate::project::ProjectRef;
 
 /// Names of one project that it had and that are remembered.
@@ -37,11 +37,9 @@ impl NameClaims {
 /// The claims on a name.
 pub(crate) async fn find_claims(connection: &mut Connection, name: &Hostname) -> Result<NameClaims> {
     let holder = query_as("SELECT p.id, p.name FROM holders h JOIN projects p ON p.id = h.project WHERE h.name = $1");
-    let holder = rows::one::<Holder>(&mut *connection, holder.bind(name.as_str())).await?;
-    let lineage: Option<Found<(String,)>> = query_as("SELECT lineage FROM tombstones WHERE name = $1")
-        .bind(name.as_str())
-        .fetch_optional(&mut *connection)
-        .await?;
+    let holder = rows::one(&mut *connection, holder.bind(name.as_str())).await?;
+    let lineage = query_as("SELECT lineage FROM tombstones WHERE name = $1");
+    let lineage: Option<Found<(String,)>> = lineage.bind(name.as_str()).fetch_optional(&mut *connection).await?;
     // An unreadable lineage counts as absent: the next project must prove that the name is its own.
     let lineage = lineage.map(|found| found.row.0);
     let beside = match local_zone(name) {
@@ -63,42 +61,26 @@ async fn holder_below(connection: &mut Connection, zone: &str) -> Result<Option<
     let holder = query_as(
         "SELECT p.id, p.name FROM holders h JOIN projects p ON p.id = h.project
          WHERE h.name = $1 OR h.name LIKE '%.' || $1 ORDER BY h.name LIMIT 1",
-    )
-    .bind(zone);
-    rows::one::<Holder>(connection, holder).await
+    );
+    rows::one(connection, holder.bind(zone)).await
 }
 
-chassis::record! {
-    /// The project that holds a name.
-    struct Holder {
-        id: String,
-        name: String,
-    }
-}
-
-impl Stored for Holder {
-    type Value = ProjectRef;
-
+impl Stored for ProjectRef {
     const IS_PART: bool = true;
+    const KEY: ReadKey = |row| rows::key(Table::Projects, row.text("id"), "");
 
-    fn key(&self) -> RowKey {
-        rows::key(Table::Projects, &self.id, "")
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<ProjectRef> {
-        columns.project(&self.id, &self.name)
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
+        row.project("id", "name")
     }
 }
 
 /// Gives a name to a project.
 pub(crate) async fn set_holder(connection: &mut Connection, name: &Hostname, project: &ProjectRef) -> Result<()> {
-    query(
+    let hold = query(
         "INSERT INTO holders (name, project) VALUES ($1, $2)
          ON CONFLICT (name) DO UPDATE SET project = excluded.project",
-    )
-    .bind((name.as_str(), project.uid.as_str()))
-    .execute(&mut *connection)
-    .await?;
+    );
+    hold.bind((name.as_str(), project.uid.as_str())).execute(&mut *connection).await?;
     query("DELETE FROM tombstones WHERE name = $1").bind(name.as_str()).run(connection).await
 }
 
@@ -110,30 +92,24 @@ pub(crate) async fn release(
     lineage: &str,
     now: UnixMillis,
 ) -> Result<()> {
-    let held = query("DELETE FROM holders WHERE name = $1 AND project = $2")
-        .bind((name.as_str(), project.uid.as_str()))
-        .execute(&mut *connection)
-        .await?;
+    let held = query("DELETE FROM holders WHERE name = $1 AND project = $2");
+    let held = held.bind((name.as_str(), project.uid.as_str())).execute(&mut *connection).await?;
     if held.rows_affected() == 0 {
         return Ok(());
     }
-    query(
+    let tombstone = query(
         "INSERT INTO tombstones (name, lineage, removed_at, is_apex)
          VALUES ($1, $2, $3, COALESCE((SELECT is_apex FROM domains WHERE name = $1 AND project = $4), TRUE))
          ON CONFLICT (name) DO UPDATE SET lineage = excluded.lineage, removed_at = excluded.removed_at,
              is_apex = excluded.is_apex",
-    )
-    .bind((name.as_str(), lineage, now.0, project.uid.as_str()))
-    .execute(&mut *connection)
-    .await?;
+    );
+    tombstone.bind((name.as_str(), lineage, now.0, project.uid.as_str())).execute(&mut *connection).await?;
     // The owner of a zone can invent names in it without end, so each project has a maximum of tombstones.
-    query(
+    let delete_oldest = query(
         "DELETE FROM tombstones WHERE name IN
              (SELECT name FROM tombstones WHERE lineage = $1 ORDER BY removed_at DESC LIMIT 1000 OFFSET $2)",
-    )
-    .bind((lineage, TOMBSTONES_PER_PROJECT_MAX))
-    .run(connection)
-    .await
+    );
+    delete_oldest.bind((lineage, TOMBSTONES_PER_PROJECT_MAX)).run(connection).await
 }
 
 /// Deletes former holders from before `before`, except of apexes: an apex that still points at us by its addresses does

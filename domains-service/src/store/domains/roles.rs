@@ -4,14 +4,13 @@ use chassis::sql::{Connection, query_as};
 use contract::hostname::Hostname;
 
 use super::super::{Result, rows, with_project};
-use super::Row;
 use crate::domain::Domain;
 use crate::project::ProjectRef;
 
 /// The project's primary domain.
 pub(crate) async fn find_primary(connection: &mut Connection, project: &ProjectRef) -> Result<Option<Domain>> {
     let row = query_as(with_project!("domains WHERE project = $1 AND is_primary")).bind(project.uid.as_str());
-    rows::one::<Row>(connection, row).await
+    rows::one(connection, row).await
 }
 
 /// The domain that follows a primary one that is gone.
@@ -21,7 +20,7 @@ pub(crate) async fn find_successor(connection: &mut Connection, project: &Projec
          ORDER BY CAST(created_at AS BIGINT), name LIMIT 1"
     ))
     .bind(project.uid.as_str());
-    Ok(rows::all::<Row>(connection, found).await?.into_iter().find(|domain| domain.unreadable.is_none()))
+    Ok(rows::readable(connection, found).await?.filter(|domain: &Domain| domain.unreadable.is_none()))
 }
 
 /// The domain that becomes the primary one when it is active, in a project without a primary one: the one that is
@@ -37,7 +36,7 @@ pub(crate) async fn find_next_primary(
          ORDER BY primary_wanted DESC, CAST(created_at AS BIGINT), name LIMIT 1"
     ))
     .bind((project.uid.as_str(), besides.as_str()));
-    Ok(rows::all::<Row>(connection, found).await?.into_iter().find(|domain| domain.unreadable.is_none()))
+    Ok(rows::readable(connection, found).await?.filter(|domain: &Domain| domain.unreadable.is_none()))
 }
 
 /// Domains of the project that redirect to this one: by its name, or as the primary one when it is (or was) that.
@@ -46,7 +45,6 @@ pub(crate) async fn dependants(connection: &mut Connection, target: &Domain, is_
     let found = query_as(with_project!(
         "domains WHERE project = $1 AND (redirect_to = $2 OR redirect_to = $3) AND removal IS NULL
          ORDER BY name"
-    ))
-    .bind((target.project.uid.as_str(), target.name.as_str(), as_primary));
-    rows::all::<Row>(connection, found).await
+    ));
+    rows::all(connection, found.bind((target.project.uid.as_str(), target.name.as_str(), as_primary))).await
 }

@@ -25,17 +25,13 @@ impl Store {
     pub(crate) async fn make_due_for_visitors(&self, name: &Hostname) -> Result<bool> {
         let now = self.clock.now();
         let before = now.plus(-VISIT_CHECK_MILLIS);
-        let count: i64 = query_scalar(waits_for_records!("SELECT COUNT(*) FROM domains"))
-            .bind((name.as_str(), now.0, before.0))
-            .fetch_one(self.reader())
-            .await?;
+        let count = query_scalar(waits_for_records!("SELECT COUNT(*) FROM domains"));
+        let count: i64 = count.bind((name.as_str(), now.0, before.0)).fetch_one(self.reader()).await?;
         if count == 0 {
             return Ok(false);
         }
-        let made = query(waits_for_records!("UPDATE domains SET due_at = $2"))
-            .bind((name.as_str(), now.0, before.0))
-            .execute(self.writer())
-            .await?;
+        let made = query(waits_for_records!("UPDATE domains SET due_at = $2"));
+        let made = made.bind((name.as_str(), now.0, before.0)).execute(self.writer()).await?;
         Ok(made.rows_affected() > 0)
     }
 }

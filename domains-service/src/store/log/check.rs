@@ -6,7 +6,7 @@ use contract::certificate::CertificateBundle;
 use contract::feed::{Change, Effect, Entity, Revision};
 use contract::time::UnixMillis;
 
-use super::super::rows::{self, Stored as _, Table};
+use super::super::rows::{self, Table};
 use super::super::write::kind_and_name;
 use super::super::{Result, sealed};
 use super::{Row, StoredEntity, as_mark};
@@ -60,7 +60,7 @@ impl<'a> Check<'a> {
                 Key::Damaged(reason) | Key::Gone(reason) => Some(BadColumn { column: "body", reason }),
             },
         };
-        let key = found.row.key();
+        let key = rows::key(Table::Entities, &found.row.name, &found.row.kind);
         match &bad {
             None => reading.unreadable().forget(&key),
             Some(bad) => rows::record(reading.unreadable(), &key, bad.column, &bad.reason),
@@ -84,12 +84,8 @@ impl<'a> Check<'a> {
                 }
             },
         };
-        rows::record(
-            reading.unreadable(),
-            &rows::key(Table::Changes, revision.to_string(), ""),
-            bad.column,
-            &bad.reason,
-        );
+        let key = rows::key(Table::Changes, revision.to_string(), "");
+        rows::record(reading.unreadable(), &key, bad.column, &bad.reason);
         Ok(None)
     }
 

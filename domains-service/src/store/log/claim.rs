@@ -7,7 +7,7 @@ use contract::feed::{Mark, NodeReport, Position, Revision};
 
 use super::super::{Result, Store};
 use super::counters::Counters;
-use super::{as_mark, is_mark_of_damaged, mark_of};
+use super::{as_mark, is_mark_of_damaged, mark_of, of_revision};
 
 /// Positions per query.
 const POSITIONS_PER_READ: usize = 500;
@@ -82,7 +82,7 @@ pub(crate) async fn missing(
             if index > 0 {
                 statement.push(", ");
             }
-            statement.push_bind(column(position.revision));
+            statement.push_bind(of_revision(position.revision));
         }
         statement.push(")");
         let found: Vec<Found<(i64, i64)>> = statement.build_as().fetch_all(&mut *connection).await?;
@@ -91,11 +91,6 @@ pub(crate) async fn missing(
         }
     }
     Ok(positions)
-}
-
-/// A revision as a column has it.
-fn column(revision: Revision) -> i64 {
-    i64::try_from(revision.0).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

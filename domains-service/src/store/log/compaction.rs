@@ -48,12 +48,10 @@ impl Store {
         let (current, oldest): (i64, i64) =
             query_as("SELECT current, oldest FROM revision_counter WHERE id = 1").fetch_one(write.connection()).await?;
         let past = write.now().plus(-ERASED_FROM_LOG_AFTER_MILLIS);
-        let erased: Option<i64> = query_scalar(
+        let erased = query_scalar(
             "SELECT MAX(revision) FROM changes WHERE at_ms <= $1 AND EXISTS (SELECT 1 FROM settings WHERE name = $2)",
-        )
-        .bind((past.0, ERASED_AT))
-        .fetch_one(write.connection())
-        .await?;
+        );
+        let erased: Option<i64> = erased.bind((past.0, ERASED_AT)).fetch_one(write.connection()).await?;
         let floor = current.saturating_sub(keep).max(erased.unwrap_or(0));
         if floor <= oldest {
             return Ok(0);
@@ -63,10 +61,8 @@ impl Store {
             .execute(write.connection())
             .await?
             .rows_affected();
-        query("DELETE FROM changes WHERE revision <= $1")
-            .bind(floor.saturating_sub(keep_marks))
-            .execute(write.connection())
-            .await?;
+        let delete_marks = query("DELETE FROM changes WHERE revision <= $1");
+        delete_marks.bind(floor.saturating_sub(keep_marks)).execute(write.connection()).await?;
         rows::forget_changes(self.reader().unreadable(), floor);
         query("UPDATE revision_counter SET oldest = $1 WHERE id = 1").bind(floor).execute(write.connection()).await?;
         write.commit().await?;

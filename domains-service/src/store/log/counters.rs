@@ -49,14 +49,12 @@ impl Counters {
     /// Reads them.
     pub(in crate::store) async fn read(connection: &mut Connection) -> Result<Self> {
         // SQLite sorts a revision that is not a number after all numbers.
-        let found: Found<Row> = query_as(
+        let found = query_as(
             "SELECT current, oldest, (SELECT value FROM settings WHERE name = $1) AS replaced_below,
                  (SELECT MAX(revision) FROM changes WHERE revision <= $2) AS highest
              FROM revision_counter WHERE id = 1",
-        )
-        .bind((REPLACED_BELOW, i64::MAX))
-        .fetch_one(&mut *connection)
-        .await?;
+        );
+        let found: Found<Row> = found.bind((REPLACED_BELOW, i64::MAX)).fetch_one(&mut *connection).await?;
         let Row { current, oldest, replaced_below, highest } = found.row;
         let newest = if found.bad.is_none() && highest == Some(current) && current <= REVISION_MAX {
             current
@@ -97,34 +95,26 @@ impl Counters {
     /// Stores the counters as used, within a transaction that holds the writers' lock. Returns whether rows were
     /// quarantined that may hold changes which no other row holds: then every follower needs a snapshot.
     pub(in crate::store) async fn repair(&self, connection: &mut Connection) -> Result<bool> {
-        query("UPDATE revision_counter SET current = $1, oldest = $2 WHERE id = 1")
-            .bind((self.newest, self.oldest))
-            .execute(&mut *connection)
-            .await?;
-        query("UPDATE changes SET effect = '' WHERE effect <> '' AND revision <= $1")
-            .bind(self.oldest)
-            .execute(&mut *connection)
-            .await?;
+        let replace = query("UPDATE revision_counter SET current = $1, oldest = $2 WHERE id = 1");
+        replace.bind((self.newest, self.oldest)).execute(&mut *connection).await?;
+        let empty = query("UPDATE changes SET effect = '' WHERE effect <> '' AND revision <= $1");
+        empty.bind(self.oldest).execute(&mut *connection).await?;
         if self.replaced_below == 0 {
             query("DELETE FROM settings WHERE name = $1").bind(REPLACED_BELOW).execute(&mut *connection).await?;
         }
         // A row of the same number may have been quarantined before.
-        query(
+        let delete = query(
             "DELETE FROM changes WHERE revision < 0
              AND revision IN (SELECT -revision FROM changes WHERE revision > $1 AND revision <= $2)",
-        )
-        .bind((self.newest, i64::MAX))
-        .execute(&mut *connection)
-        .await?;
+        );
+        delete.bind((self.newest, i64::MAX)).execute(&mut *connection).await?;
         let quarantined = query("UPDATE changes SET revision = -revision WHERE revision > $1 AND revision <= $2")
             .bind((self.newest, i64::MAX))
             .execute(&mut *connection)
             .await?
             .rows_affected();
-        let own: i64 = query_scalar("SELECT COUNT(*) FROM changes WHERE revision = $1")
-            .bind(self.newest)
-            .fetch_one(&mut *connection)
-            .await?;
+        let own = query_scalar("SELECT COUNT(*) FROM changes WHERE revision = $1");
+        let own: i64 = own.bind(self.newest).fetch_one(&mut *connection).await?;
         tracing::error!(
             newest = self.newest,
             oldest = self.oldest,
@@ -139,15 +129,13 @@ impl Counters {
 /// The newest revision, where the counter and the highest row differ: that of a witness above the counter, or the
 /// counter.
 async fn newest(connection: &mut Connection, current: i64, oldest: i64) -> Result<i64> {
-    let found: Option<Found<(i64,)>> = query_as(
+    let found = query_as(
         "SELECT revision FROM changes AS change
          WHERE revision <= $1 AND (revision = $2 OR revision = $3
              OR EXISTS (SELECT 1 FROM changes AS earlier WHERE earlier.revision = change.revision - 1))
          ORDER BY revision DESC LIMIT 1",
-    )
-    .bind((REVISION_MAX, current, oldest))
-    .fetch_optional(connection)
-    .await?;
+    );
+    let found: Option<Found<(i64,)>> = found.bind((REVISION_MAX, current, oldest)).fetch_optional(connection).await?;
     let witness = found.filter(|found| found.bad.is_none()).map_or(1, |found| found.row.0);
     Ok(if current > COUNTER_MAX { witness } else { witness.max(current) }.max(1))
 }

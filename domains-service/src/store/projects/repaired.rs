@@ -7,7 +7,6 @@ use chassis::sql::{Connection, Found, query, query_as};
 use contract::feed::Entity;
 use contract::project::{Project, ProjectId, ProjectUid};
 
-use super::super::log::StoredEntity;
 use super::super::rows::{self, Table};
 use super::super::{Result, Store};
 
@@ -47,7 +46,7 @@ async fn lost(connection: &mut Connection, name: Option<&ProjectId>) -> Result<V
         Some(name) => query_as(lost!("name = $1")).bind(name.as_str()),
     };
     let project = |entity| if let Entity::Project(project) = entity { Some(project) } else { None };
-    Ok(rows::all::<StoredEntity>(connection, found).await?.into_iter().filter_map(project).collect())
+    Ok(rows::all(connection, found).await?.into_iter().filter_map(project).collect())
 }
 
 /// Repairs a project's row: the one with its identity, or the one with its name and an unreadable identity.

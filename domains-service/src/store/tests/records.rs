@@ -168,12 +168,12 @@ async fn every_field_of_a_record_is_read_as_it_was_saved_last() {
         domains::save_domain(connection, &domain).await.unwrap();
         keys::save_key(connection, &key).await.unwrap();
         webhooks::save_webhook(connection, &endpoint).await.unwrap();
-        let read = find_named(connection, &project.id.name).await.unwrap();
+        let read = find_named(&mut *connection, &project.id.name).await.unwrap();
         assert_eq!(read.as_ref().map(|read| read.proof_key.to_text()), Some(project.proof_key.to_text()));
         same(read, &project);
         same(domains::find_domain(connection, &project.id, &domain.name).await.unwrap(), &domain);
-        same(keys::find_key(connection, &project.id, &key.id).await.unwrap(), &key);
-        same(webhooks::find_webhook(connection, &project.id, &endpoint.id).await.unwrap(), &endpoint);
+        same(keys::find_key(&mut *connection, &project.id, &key.id).await.unwrap(), &key);
+        same(webhooks::find_webhook(&mut *connection, &project.id, &endpoint.id).await.unwrap(), &endpoint);
         let domains = vec![crate::domain::kept::KeptDomain::of(&domain)];
         let removed = Some(Removed { at: at(10), erase_at: at(11), domains });
         let removed = ProjectRecord { removed, ..project };

@@ -1,12 +1,12 @@
 //! Puts an event into the outbox of every subscribed endpoint.
 
-use chassis::sql::{RowKey, query, query_as, query_scalar};
+use chassis::sql::{query, query_as, query_scalar};
 
-use super::super::rows::{self, Columns, Stored, Table};
+use super::super::rows::{self, Columns, ReadKey, Stored};
 use super::super::{Result, Write, kept};
 use super::outbox::{Delivery, disable};
 use crate::project::ProjectRef;
-use crate::webhook::{DisabledReason, TEST, Wanted, compose_test};
+use crate::webhook::{DisabledReason, EndpointRecord, TEST, Wanted, compose_test};
 
 /// Deliveries that may wait for one endpoint. One more disables the endpoint, so that the outbox stays bounded.
 const WAITING_MAX: i64 = 10_000;
@@ -25,26 +25,15 @@ pub(crate) struct Outgoing<'m> {
     pub(crate) body: String,
 }
 
-chassis::record! {
-    /// The subscribed events of an endpoint.
-    struct Wish {
-        id: String,
-        project: String,
-        events: String,
-    }
-}
+/// An endpoint and its subscribed events.
+struct Wish(String, Wanted);
 
 impl Stored for Wish {
-    type Value = (String, Wanted);
-
     const IS_PART: bool = true;
+    const KEY: ReadKey = EndpointRecord::KEY;
 
-    fn key(&self) -> RowKey {
-        rows::key(Table::WebhookEndpoints, &self.id, &self.project)
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<(String, Wanted)> {
-        Some((self.id, columns.json("events", &self.events)?))
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
+        Some(Self(row.text("id"), row.json("events")?))
     }
 }
 
@@ -55,8 +44,8 @@ pub(crate) async fn who_wants(write: &mut Write, project: &ProjectRef, kind: &st
         query_as("SELECT id, project, events FROM webhook_endpoints WHERE project = $1 AND disabled_at IS NULL")
             .bind(project.uid.as_str());
     let wanting =
-        rows::all::<Wish>(write.connection(), found).await?.into_iter().filter(|(_, wanted)| wanted.include(kind));
-    Ok(wanting.map(|(endpoint, _)| endpoint).collect())
+        rows::all(write.connection(), found).await?.into_iter().filter(|Wish(_, wanted)| wanted.include(kind));
+    Ok(wanting.map(|Wish(endpoint, _)| endpoint).collect())
 }
 
 /// Puts a message into the outbox of each of the endpoints.
@@ -72,13 +61,11 @@ pub(crate) async fn deliver_to(
             disable(write, project, &endpoint, DisabledReason::Backlog).await?;
             continue;
         }
-        query(
+        let insert = query(
             "INSERT INTO webhook_deliveries (endpoint, message, kind, body, state, attempts, due_at, created_at)
              VALUES ($1, $2, $3, $4, 'waiting', 0, $5, $5)",
-        )
-        .bind((&endpoint, &message.id, message.kind, &message.body, now.0))
-        .execute(write.connection())
-        .await?;
+        );
+        insert.bind((&endpoint, &message.id, message.kind, &message.body, now.0)).execute(write.connection()).await?;
         bound_deliveries(write, &endpoint).await?;
     }
     Ok(())
@@ -95,7 +82,7 @@ pub(crate) async fn send_test(
     let message = Outgoing { id: id.to_owned(), kind: TEST, body };
     deliver_to(write, project, vec![endpoint.to_owned()], &message).await?;
     let sent = query_as("SELECT * FROM webhook_deliveries WHERE endpoint = $1 AND message = $2").bind((endpoint, id));
-    rows::one::<Delivery>(write.connection(), sent).await
+    rows::one(write.connection(), sent).await
 }
 
 /// The names of the counts of an endpoint's deliveries: of all, and of waiting ones.
@@ -124,14 +111,12 @@ async fn bound_deliveries(write: &mut Write, endpoint: &str) -> Result<()> {
     if kept::one_more(write.connection(), &owner).await? <= DELIVERIES_PER_ENDPOINT_MAX {
         return Ok(());
     }
-    query(
+    let delete_oldest = query(
         "DELETE FROM webhook_deliveries WHERE endpoint = $1 AND due_at IS NULL AND id <=
              (SELECT id FROM webhook_deliveries WHERE endpoint = $1 AND due_at IS NULL
               ORDER BY id DESC LIMIT 1 OFFSET $2)",
-    )
-    .bind((endpoint, SETTLED_LEFT))
-    .execute(write.connection())
-    .await?;
+    );
+    delete_oldest.bind((endpoint, SETTLED_LEFT)).execute(write.connection()).await?;
     let left = query_scalar("SELECT COUNT(*) FROM webhook_deliveries WHERE endpoint = $1");
     let left: i64 = left.bind(endpoint).fetch_one(write.connection()).await?;
     kept::put_right(write.connection(), &owner, left).await

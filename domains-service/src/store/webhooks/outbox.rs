@@ -1,12 +1,12 @@
 //! The outbox: waiting deliveries, and the results of the others.
 
-use chassis::sql::{Connection, Found, RowKey, query, query_as};
+use chassis::sql::{Connection, Found, query, query_as};
 use chassis::webhook::{Attempt, AttemptResult};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 pub(crate) use domains_api::types::DeliveryState;
 
-use super::super::rows::{self, Columns, Stored, Table};
+use super::super::rows::{self, Columns, ReadKey, Stored, StoredRow, Table};
 use super::super::{Result, Store, Write, kept};
 use super::address::{Outgoing, counted, deliver_to, who_wants};
 use crate::actor::Actor;
@@ -35,16 +35,14 @@ chassis::record! {
 }
 
 impl Stored for Delivery {
-    type Value = Self;
+    const KEY: ReadKey =
+        |row| rows::key(Table::WebhookDeliveries, row.get::<i64>("id").to_string(), row.text("endpoint"));
 
-    fn key(&self) -> RowKey {
-        rows::key(Table::WebhookDeliveries, self.id.to_string(), &self.endpoint)
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<Self> {
+    fn read(row: &mut Columns<'_>) -> Option<Self> {
         // A delivery with a bad column is listed as it is, and not sent (see `claim`).
-        let _: Option<DeliveryState> = columns.word("state", &self.state);
-        Some(self)
+        let delivery = row.record();
+        let _: Option<DeliveryState> = row.word("state");
+        delivery
     }
 }
 
@@ -82,10 +80,8 @@ pub(super) async fn disable(
     let now = write.now();
     let changed = query(
         "UPDATE webhook_endpoints SET disabled_at = $1, disabled_reason = $2 WHERE id = $3 AND disabled_at IS NULL",
-    )
-    .bind((now.0, reason.as_str(), endpoint))
-    .execute(write.connection())
-    .await?;
+    );
+    let changed = changed.bind((now.0, reason.as_str(), endpoint)).execute(write.connection()).await?;
     if changed.rows_affected() == 0 {
         return Ok(());
     }
@@ -97,28 +93,27 @@ pub(super) async fn disable(
 
 /// Fails all waiting deliveries of an endpoint.
 pub(crate) async fn fail_waiting(connection: &mut Connection, endpoint: &str) -> Result<()> {
-    query("UPDATE webhook_deliveries SET state = 'failed', due_at = NULL WHERE endpoint = $1 AND due_at IS NOT NULL")
-        .bind(endpoint)
-        .run(connection)
-        .await
+    let fail = query(
+        "UPDATE webhook_deliveries SET state = 'failed', due_at = NULL WHERE endpoint = $1 AND due_at IS NOT NULL",
+    );
+    fail.bind(endpoint).run(connection).await
 }
 
 /// Claims a due delivery until `end`. `None` when another worker has it.
 pub(crate) async fn claim(store: &Store, id: i64, end: UnixMillis) -> Result<Option<Delivery>> {
     let mut write = store.write().await?;
     let now = write.now();
-    let claimed: Option<Found<Delivery>> = query_as(
+    let claimed = query_as(
         "UPDATE webhook_deliveries SET attempts = CASE WHEN attempts < 1000000 THEN attempts + 1 ELSE attempts END, due_at = $1
          WHERE id = $2 AND due_at <= $3 RETURNING *",
-    )
-    .bind((end.0, id, now.0))
-    .fetch_optional(write.connection())
-    .await?;
-    if claimed.as_ref().is_some_and(|found| found.bad.is_some()) {
+    );
+    let claimed: Option<Found<Delivery>> = claimed.bind((end.0, id, now.0)).fetch_optional(write.connection()).await?;
+    if let Some(Found { row, bad: Some(bad) }) = &claimed {
         // Otherwise every search would find it again. It is listed, and can be repeated after its repair.
         let failed = query("UPDATE webhook_deliveries SET state = 'failed', due_at = NULL WHERE id = $1");
         failed.bind(id).execute(write.connection()).await?;
-        rows::found(write.connection().unreadable(), claimed);
+        let key = rows::key(Table::WebhookDeliveries, id.to_string(), &row.endpoint);
+        rows::record(write.connection().unreadable(), &key, bad.column, &bad.reason);
         write.commit().await?;
         return Ok(None);
     }
@@ -128,10 +123,8 @@ pub(crate) async fn claim(store: &Store, id: i64, end: UnixMillis) -> Result<Opt
 
 /// Extends a claim before its `end`. A delivery that was removed or repeated meanwhile keeps its new state.
 pub(crate) async fn renew(store: &Store, delivery: &mut Delivery, end: UnixMillis) -> Result<()> {
-    let renewed = query("UPDATE webhook_deliveries SET due_at = $1 WHERE id = $2 AND due_at = $3")
-        .bind((end.0, delivery.id, delivery.due_at))
-        .execute(store.writer())
-        .await?;
+    let renewed = query("UPDATE webhook_deliveries SET due_at = $1 WHERE id = $2 AND due_at = $3");
+    let renewed = renewed.bind((end.0, delivery.id, delivery.due_at)).execute(store.writer()).await?;
     if renewed.rows_affected() > 0 {
         delivery.due_at = Some(end.0);
     }
@@ -191,10 +184,8 @@ async fn judge_endpoint(
     patience_millis: i64,
 ) -> Result<Option<DisabledReason>> {
     if result == AttemptResult::Delivered {
-        query("UPDATE webhook_endpoints SET failing_since = NULL, delivered_at = $1 WHERE id = $2")
-            .bind((now.0, &delivery.endpoint))
-            .execute(write.connection())
-            .await?;
+        let update = query("UPDATE webhook_endpoints SET failing_since = NULL, delivered_at = $1 WHERE id = $2");
+        update.bind((now.0, &delivery.endpoint)).execute(write.connection()).await?;
         return Ok(None);
     }
     let since: Option<Found<(Option<i64>,)>> = query_as(
@@ -215,16 +206,15 @@ async fn judge_endpoint(
 /// Makes a delivery due again, with as many attempts as the first time. `None` if it does not exist.
 pub(crate) async fn repeat(write: &mut Write, endpoint: &str, id: i64) -> Result<Option<Delivery>> {
     let now = write.now();
-    let repeated: Option<Found<Delivery>> = query_as(
+    let repeated: Option<StoredRow<Delivery>> = query_as(
         "UPDATE webhook_deliveries SET state = 'waiting', attempts = 0, due_at = $1 WHERE endpoint = $2 AND id = $3
          RETURNING *",
     )
     .bind((now.0, endpoint, id))
     .fetch_optional(write.connection())
     .await?;
-    if let Some(column) = repeated.as_ref().and_then(|found| found.bad.as_ref()).map(|bad| bad.column) {
-        let key = rows::key(Table::WebhookDeliveries, id.to_string(), endpoint);
-        return Err(rows::unreadable(&key, column));
+    if let Some(StoredRow { key, bad: Some(bad), .. }) = &repeated {
+        return Err(rows::unreadable(key, bad.column));
     }
     if repeated.is_some() {
         let [_, waiting] = counted(endpoint);
@@ -235,10 +225,8 @@ pub(crate) async fn repeat(write: &mut Write, endpoint: &str, id: i64) -> Result
 
 /// Deletes finished deliveries from before `before`.
 pub(crate) async fn forget_deliveries(write: &mut Write, before: UnixMillis) -> Result<()> {
-    query("DELETE FROM webhook_deliveries WHERE due_at IS NULL AND created_at < $1")
-        .bind(before.0)
-        .run(write.connection())
-        .await
+    let delete = query("DELETE FROM webhook_deliveries WHERE due_at IS NULL AND created_at < $1");
+    delete.bind(before.0).run(write.connection()).await
 }
 
 impl Store {
@@ -253,19 +241,16 @@ impl Store {
         let found = query_as(
             "SELECT * FROM webhook_deliveries
              WHERE endpoint = $1 AND id < $2 AND ($3 IS NULL OR state = $3) ORDER BY id DESC LIMIT $4",
-        )
-        .bind((endpoint, before, state.map(DeliveryState::as_str), limit));
-        rows::all::<Delivery>(self.reader(), found).await
+        );
+        rows::all(self.reader(), found.bind((endpoint, before, state.map(DeliveryState::as_str), limit))).await
     }
 
     /// How many deliveries wait, and how many of them should have been tried before `overdue`.
     pub(crate) async fn delivery_backlog(&self, overdue: UnixMillis) -> Result<(i64, i64)> {
-        Ok(query_as(
+        let counts = query_as(
             "SELECT COUNT(*), COUNT(*) FILTER (WHERE due_at < $1) FROM webhook_deliveries WHERE due_at IS NOT NULL",
-        )
-        .bind(overdue.0)
-        .fetch_one(self.reader())
-        .await?)
+        );
+        Ok(counts.bind(overdue.0).fetch_one(self.reader()).await?)
     }
 }
 

@@ -37,10 +37,8 @@ async fn is_new(write: &mut Write, source: &str, event: &OrderEvent) -> Result<b
     let now = write.now();
     let noted = query(
         "INSERT INTO taken_events (source, number, taken_at) VALUES ($1, $2, $3) ON CONFLICT (source, number) DO NOTHING",
-    )
-    .bind((source, event.number, now.0))
-    .execute(write.connection())
-    .await?;
+    );
+    let noted = noted.bind((source, event.number, now.0)).execute(write.connection()).await?;
     Ok(noted.rows_affected() > 0)
 }
 
