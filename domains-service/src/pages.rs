@@ -26,13 +26,13 @@ use domains_api::Operation;
 
 /// The service, as the pages see it.
 pub(crate) struct Pages {
-    app: Arc<App>,
+    app: App,
     /// The API, without its listener.
     api: Router,
 }
 
 impl Pages {
-    pub(crate) fn of(app: Arc<App>) -> Arc<Self> {
+    pub(crate) fn of(app: App) -> Arc<Self> {
         Arc::new(Self { api: api::in_process(app.clone()), app })
     }
 }
@@ -55,7 +55,7 @@ impl ControlPlane for Pages {
     }
 
     fn origin(&self, extensions: &Extensions) -> Option<Origin> {
-        callers::origin(&self.app, extensions)
+        callers::origin(&self.app.gateways, extensions)
     }
 
     async fn call(
@@ -95,15 +95,15 @@ impl ControlPlane for Pages {
     }
 
     async fn sign_in(&self, key: &str, origin: Origin) -> Result<(ProjectRef, NewSession), NotSignedIn> {
-        sessions::sign_in(&self.app, key, origin).await
+        sessions::sign_in(&self.app.api, key, origin).await
     }
 
     async fn follow_link(&self, link: &str, origin: Origin) -> Result<NewSession, NotSignedIn> {
-        sessions::follow_link(&self.app, link, origin).await
+        sessions::follow_link(&self.app.api, link, origin).await
     }
 
     async fn find_session(&self, secret: &str, origin: Origin, by_itself: bool) -> Result<Option<SignedIn>, Refused> {
-        Ok(sessions::find(&self.app, secret, origin, by_itself).await?)
+        Ok(sessions::find(&self.app.api, secret, origin, by_itself).await?)
     }
 
     async fn end_session(&self, session: &SignedIn, everywhere: bool) -> Result<(), Refused> {

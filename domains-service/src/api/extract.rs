@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
-use axum::extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request, State};
+use axum::extract::{FromRef, FromRequest, FromRequestParts, Query, RawPathParams, Request, State};
 use axum::http::Method;
 use axum::http::request::Parts;
 use axum::middleware::Next;
@@ -20,6 +20,7 @@ use serde::de::DeserializeOwned;
 
 use crate::actor::Actor;
 use crate::app::App;
+use crate::common::Core;
 use crate::error::{ApiError, ApiResult, Code};
 use crate::project::ProjectRef;
 
@@ -134,9 +135,9 @@ impl<const N: usize, S: Send + Sync> FromRequestParts<S> for Path<N> {
 
 /// The project in a path, for an actor with the scope of the operation: all operations under `/projects/{project}`.
 /// The rest of a request is read afterwards.
-pub(super) struct Authorised<const N: usize = 0> {
-    /// The service.
-    pub(super) app: Arc<App>,
+pub(super) struct Authorised<const N: usize = 0, P = Arc<Core>> {
+    /// The part of the service that the operation uses.
+    pub(super) part: P,
     /// The caller.
     pub(super) actor: Actor,
     /// The project.
@@ -145,10 +146,10 @@ pub(super) struct Authorised<const N: usize = 0> {
     pub(super) rest: [String; N],
 }
 
-impl<const N: usize> FromRequestParts<Arc<App>> for Authorised<N> {
+impl<const N: usize, P: FromRef<App>> FromRequestParts<App> for Authorised<N, P> {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> ApiResult<Self> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> ApiResult<Self> {
         let (actor, scope) = (parts.extensions.get::<Actor>().cloned(), parts.extensions.get::<NeededScope>().copied());
         let known = actor.zip(scope);
         let (actor, scope) = known.ok_or_else(|| Code::InternalError.refuse("The request has no actor or scope."))?;
@@ -156,7 +157,7 @@ impl<const N: usize> FromRequestParts<Arc<App>> for Authorised<N> {
         let project = parameters.next().ok_or_else(nothing_here)?;
         let rest = parameters.collect::<Vec<_>>().try_into().map_err(|_| nothing_here())?;
         let project = actor.authorise(&project, scope.0)?;
-        Ok(Self { app: app.clone(), actor, project, rest })
+        Ok(Self { part: P::from_ref(app), actor, project, rest })
     }
 }
 

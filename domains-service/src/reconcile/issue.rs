@@ -11,7 +11,7 @@ use contract::certificate::CertificateBundle;
 use tokio::time::Instant;
 
 use super::apply;
-use crate::app::App;
+use crate::app::Issuing;
 use crate::common::Core;
 use crate::domain::Domain;
 use crate::domain::order::{self, AfterResult, CertificateFacts, OrderResult, Round, Verdict};
@@ -25,30 +25,34 @@ use crate::store::{Result, Write, acme, domains};
 const ORDER_TIME_MAX: Duration = Duration::from_mins(2);
 
 /// Orders a certificate from the first permitted authority that issues one, and publishes it.
-pub(super) async fn order(app: &App, leased: Leased<Domain>, permitted: &Permitted) -> Result<()> {
+pub(super) async fn order(issuing: &Issuing, leased: Leased<Domain>, permitted: &Permitted) -> Result<()> {
+    let core = &issuing.core;
     let domain = leased.record();
-    let local = app.core.settings.attachable(domain.name.as_str()).is_ok_and(|name| name.local);
-    let edge: Vec<IpAddr> = app.issuing.edge_addresses.iter().chain(&permitted.target_addresses).copied().collect();
+    let local = core.settings.attachable(domain.name.as_str()).is_ok_and(|name| name.local);
+    let edge: Vec<IpAddr> = issuing.edge_addresses.iter().chain(&permitted.target_addresses).copied().collect();
     let mut round = Round::begin(&domain.certificate);
     let deadline = Instant::now() + ORDER_TIME_MAX;
-    let chosen = app.issuing.authorities.choose(local, &permitted.authorities);
-    for excluded in &app.issuing.authorities.public {
+    let chosen = issuing.authorities.choose(local, &permitted.authorities);
+    for excluded in &issuing.authorities.public {
         if chosen.iter().all(|(issuer, _)| issuer.name() != excluded.name()) {
             round.excludes(excluded.name());
         }
     }
     for (issuer, methods) in chosen {
-        if round.skips(issuer.name(), app.core.clock.now_seconds()) {
+        if round.skips(issuer.name(), core.clock.now_seconds()) {
             continue;
         }
-        let result = ask(&app.core, domain, issuer.as_ref(), (methods, edge.clone()), deadline).await;
+        let result = ask(core, domain, issuer.as_ref(), (methods, edge.clone()), deadline).await;
         match round.record(issuer.name(), result) {
-            AfterResult::Deploy(bundle, facts) => return deploy(app, leased, issuer.name(), (bundle, facts)).await,
+            AfterResult::Deploy(bundle, facts) => {
+                let has_advice = issuing.authorities.find(issuer.name()).is_some();
+                return deploy(core, leased, (issuer.name(), has_advice), (bundle, facts)).await;
+            }
             AfterResult::AskNext => {}
             AfterResult::Stop => break,
         }
     }
-    wait(&app.core, leased, round).await
+    wait(core, leased, round).await
 }
 
 /// Orders from one authority.
@@ -101,14 +105,14 @@ async fn ask(
     }
 }
 
-/// Puts a certificate into service.
+/// Puts a certificate into service. `has_advice`: the authority advises on the time of its renewal.
 async fn deploy(
-    app: &App,
+    core: &Core,
     leased: Leased<Domain>,
-    authority: &str,
+    (authority, has_advice): (&str, bool),
     (bundle, facts): (Box<CertificateBundle>, CertificateFacts),
 ) -> Result<()> {
-    let mut write = app.core.store.write().await?;
+    let mut write = core.store.write().await?;
     let now = write.now();
     let Some(domain) = leased.reload(&mut write).await? else {
         return abandon(write, leased.record()).await; // what came too late is not served
@@ -116,10 +120,9 @@ async fn deploy(
     let (before, renewed) = (domain.status, domain.certificate.not_after.is_some());
     tracing::info!(domain = %domain.name, authority, chain = bundle::fingerprint(&bundle.chain_pem),
         not_after = bundle.not_after.0, "issued a certificate");
-    let has_advice = app.issuing.authorities.find(authority).is_some();
     let (domain, actions) = order::issued(domain, (authority, has_advice), (bundle, facts), now, jitter());
-    apply(&app.core.metrics, write, leased, (before, domain), actions).await?;
-    app.core.metrics.certificate_orders.with_label_values(&[if renewed { "renewed" } else { "issued" }]).inc();
+    apply(&core.metrics, write, leased, (before, domain), actions).await?;
+    core.metrics.certificate_orders.with_label_values(&[if renewed { "renewed" } else { "issued" }]).inc();
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! Changing and removing domains: primary role, redirects, removal.
 
+use std::sync::Arc;
+
 use axum::routing::on;
 use chassis::openapi::{Method, Parameter, Presence, Success};
 use contract::feed::Revision;
@@ -14,9 +16,11 @@ use super::super::types::{self, DomainChange, NewRedirect, Removal};
 use super::super::view::removed;
 use super::super::{Operation, projects};
 use super::{SHOW, etag_of, find, find_any, representation, response, writing};
+use crate::app::App;
 use crate::domain::redirect::{RedirectError, RedirectNode, permit};
 use crate::domain::{Domain, RedirectRule, RedirectTarget};
 use crate::error::{ApiResult, Code};
+use crate::gateways::Gateways;
 use crate::publish::{self, node, target_of};
 use crate::reconcile;
 use crate::store::withdrawals::Kind;
@@ -133,19 +137,20 @@ async fn primary_or_next(write: &mut Write, domain: &Domain) -> ApiResult<Option
 
 /// `PATCH …/domains/{domain}`: 200 once every gateway has applied the change; 202 while one may still serve the old state.
 async fn change(
-    Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>,
+    Authorised { part: app, actor, project: id, rest: [name], .. }: Authorised<1, App>,
     headers: HeaderMap,
     Json(change): Json<DomainChange>,
 ) -> ApiResult {
+    let core = &app.core;
     let rule = match change.redirect {
         Field::Absent => Field::Absent,
         Field::Null => Field::Null,
         Field::Value(redirect) => Field::Value(rule_of(&redirect)?),
     };
-    let mut write = app.core.store.write().await?;
+    let mut write = core.store.write().await?;
     let project = projects::find(&mut write, &id).await?;
     let mut domain = find(&mut write, &project.id, &name).await?;
-    check_revision(&headers, &representation(&app, &project, &domain))?;
+    check_revision(&headers, &representation(core, &project, &domain))?;
     let before = view_of_choice(&domain);
     match rule {
         Field::Null => domain.redirect = None,
@@ -167,7 +172,7 @@ async fn change(
     let after = view_of_choice(&domain);
     if before == after {
         drop(write);
-        withdrawals::repeat(&app.core, &app.gateways, (&[Kind::Redirect], domain.name.as_str()), &id).await?;
+        withdrawals::repeat(&app.gateways, (&[Kind::Redirect], domain.name.as_str()), &id).await?;
     } else {
         let now = write.now();
         domain.touch(now);
@@ -182,14 +187,11 @@ async fn change(
         }
         let revision = write.commit().await?;
         if withdraws {
-            withdrawals::confirm(&app.core, &app.gateways, revision, (&[Kind::Redirect], domain.name.as_str()), &id)
-                .await?;
+            withdrawals::confirm(&app.gateways, revision, (&[Kind::Redirect], domain.name.as_str()), &id).await?;
         }
     }
-    let waits = PendingWithdrawals::of(&app.core.store, &app.gateways, &id.uid)
-        .await?
-        .find(&[Kind::Redirect], domain.name.as_str())
-        .is_some();
+    let waits =
+        PendingWithdrawals::of(&app.gateways, &id.uid).await?.find(&[Kind::Redirect], domain.name.as_str()).is_some();
     response(&app, &project, &domain, if waits { StatusCode::ACCEPTED } else { StatusCode::OK }).await
 }
 
@@ -257,21 +259,22 @@ async fn unmake_primary(write: &mut Write, domain: &mut Domain) -> ApiResult<()>
 /// `DELETE …/domains/{domain}?with_redirects=bool`: 204 once every registered gateway process has stopped serving the
 /// name; 202 with the names of those that have not within a second, also when the request is repeated.
 async fn remove(
-    Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>,
+    Authorised { part: gateways, actor, project: id, rest: [name], .. }: Authorised<1, Arc<Gateways>>,
     headers: HeaderMap,
     params: Params,
 ) -> ApiResult {
+    let core = &gateways.core;
     let with_redirects = params.value("with_redirects", false, "true or false")?;
-    let started = app.core.clock.monotonic();
-    let mut write = app.core.store.write().await?;
+    let started = core.clock.monotonic();
+    let mut write = core.store.write().await?;
     let project = projects::find(&mut write, &id).await?;
     let domain = find_any(&mut write, &id, &name).await?;
     if let Some(revision) = domain.removal {
         drop(write);
-        let acknowledged = withdrawals::wait(&app.core, &app.gateways, Revision(revision)).await?;
-        return Ok(removed(&acknowledged, app.core.clock.monotonic().saturating_sub(started)));
+        let acknowledged = withdrawals::wait(&gateways, Revision(revision)).await?;
+        return Ok(removed(&acknowledged, core.clock.monotonic().saturating_sub(started)));
     }
-    check_revision(&headers, &representation(&app, &project, &domain))?;
+    check_revision(&headers, &representation(core, &project, &domain))?;
     let dependants = domains::dependants(write.connection(), &domain, domain.primary).await?;
     if let Some(first) = dependants.first()
         && !with_redirects
@@ -286,8 +289,7 @@ async fn remove(
     }
     let name = domain.name.clone();
     let all = std::iter::once(domain).chain(dependants).collect();
-    let revision = reconcile::remove(&app.core.metrics, write, all, &project, &actor).await?;
-    let acknowledged =
-        withdrawals::confirm(&app.core, &app.gateways, revision, (&[Kind::Name], name.as_str()), &id).await?;
-    Ok(removed(&acknowledged, app.core.clock.monotonic().saturating_sub(started)))
+    let revision = reconcile::remove(&core.metrics, write, all, &project, &actor).await?;
+    let acknowledged = withdrawals::confirm(&gateways, revision, (&[Kind::Name], name.as_str()), &id).await?;
+    Ok(removed(&acknowledged, core.clock.monotonic().saturating_sub(started)))
 }

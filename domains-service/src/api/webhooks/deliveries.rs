@@ -58,28 +58,26 @@ const TEST: Operation = Operation {
 };
 
 /// `GET …/webhooks/{webhook}/deliveries`, newest first.
-pub(in crate::api) async fn list(
-    Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>,
+async fn list(
+    Authorised { part: core, actor, project, rest: [webhook], .. }: Authorised<1>,
     params: Params,
 ) -> ApiResult {
-    let endpoint = super::load(&app, &actor, &project, &webhook).await?;
+    let endpoint = super::load(&core, &actor, &project, &webhook).await?;
     let limit = params.limit()?;
     let before = params.number_cursor()?;
     let state = params.text("state").map(str::parse::<DeliveryState>).transpose();
     let state = state.map_err(|_| {
         Code::InvalidQuery.refuse(format!("state must be one of: {}.", DeliveryState::WORDS.join(", ")))
     })?;
-    let found = app.core.store.deliveries(&endpoint.id, state, before, limit).await?;
+    let found = core.store.deliveries(&endpoint.id, state, before, limit).await?;
     let (list, next) = page(&found, limit, |delivery| delivery.id.to_string(), view);
     Ok(axum::Json(Deliveries { deliveries: list, next_cursor: next }).into_response())
 }
 
 /// `POST …/webhooks/{webhook}/deliveries/{delivery}/repeat`: starts its attempts again from the first.
-pub(in crate::api) async fn repeat(
-    Authorised { app, actor, project, rest: [webhook, delivery], .. }: Authorised<2>,
-) -> ApiResult {
+async fn repeat(Authorised { part: core, actor, project, rest: [webhook, delivery], .. }: Authorised<2>) -> ApiResult {
     let not_found = || ApiError::from(Code::DeliveryNotFound.refuse("The webhook has no delivery of this id."));
-    let mut write = app.core.store.write().await?;
+    let mut write = core.store.write().await?;
     let endpoint = super::find(&mut write, &actor, &project, &webhook).await?;
     if endpoint.disabled.is_some() {
         return Code::WebhookDisabled.fail(r#"The webhook is disabled. Send {"enabled": true} first."#);
@@ -93,8 +91,8 @@ pub(in crate::api) async fn repeat(
 }
 
 /// `POST …/webhooks/{webhook}/test`: a message without content, signed and sent like every other.
-pub(in crate::api) async fn test(Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>) -> ApiResult {
-    let mut write = app.core.store.write().await?;
+async fn test(Authorised { part: core, actor, project, rest: [webhook], .. }: Authorised<1>) -> ApiResult {
+    let mut write = core.store.write().await?;
     let endpoint = super::find(&mut write, &actor, &project, &webhook).await?;
     let off = || Code::WebhookDisabled.refuse(r#"The webhook is disabled. Send {"enabled": true} first."#);
     if endpoint.disabled.is_some() {
