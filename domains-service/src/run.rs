@@ -14,7 +14,6 @@ use chassis::health::Health;
 use chassis::metrics::Registry;
 use chassis::peer::ServerTls;
 use chassis::running::Running;
-use chassis::seal::SealingKey;
 use chassis::serve::{ServeLimits, bind, serve, serve_over};
 use chassis::shutdown::Shutdown;
 use chassis::sql::{self, StoreMetrics};
@@ -32,7 +31,7 @@ use crate::config::Config;
 use crate::delivery;
 use crate::enrolment;
 use crate::gateways::Gateways;
-use crate::issuer::acme::{AcmeAuthority, AcmeRecords};
+use crate::issuer::acme::AcmeAuthority;
 use crate::issuer::{Authorities, Issuer, LocalAuthority};
 use crate::key_rotation;
 use crate::keyring;
@@ -116,15 +115,7 @@ pub async fn start_in(
     let core = Arc::new(Core::new(&config, store, clock.clone(), metrics)?);
     let gateways = Arc::new(Gateways::new(&config, core.clone())?);
     let mut authorities = world.authorities;
-    let records = AcmeRecords {
-        store: core.store.clone(),
-        nodes: gateways.nodes.clone(),
-        sealing: Arc::new(SealingKey::of(&config.sealing_secret)?),
-        clock: clock.clone(),
-    };
-    for authority in acme_authorities(&config, &records).await? {
-        authorities.public.push(authority);
-    }
+    add_acme(&mut authorities, &config, &gateways).await?;
     let dns = Arc::new(CountedDns { dns: world.dns, metrics: core.metrics.clone() });
     let app = App::new(&config, core, gateways, dns, authorities)?;
     let App { core, gateways, .. } = &app;
@@ -199,11 +190,10 @@ fn of_listener(ended: Result<anyhow::Result<()>, JoinError>) -> anyhow::Result<(
     ended.context("a listener ended unexpectedly").and_then(|ended| ended)
 }
 
-/// The authorities that the settings name, each with its account.
-async fn acme_authorities(config: &Config, records: &AcmeRecords) -> anyhow::Result<Vec<Arc<AcmeAuthority>>> {
-    let mut authorities = Vec::new();
+/// Adds the authorities that the settings name, each with its account.
+async fn add_acme(authorities: &mut Authorities, config: &Config, gateways: &Gateways) -> anyhow::Result<()> {
     for settings in &config.authorities {
-        let authority = AcmeAuthority::new(settings.clone(), records.clone());
+        let authority = AcmeAuthority::new(settings.clone(), gateways);
         let authority = authority.with_context(|| format!("the certificate authority {:?}", settings.name))?;
         // The first order reads the account again, and fails with the reason.
         if let Err(error) = authority.load_account().await {
@@ -213,9 +203,9 @@ async fn acme_authorities(config: &Config, records: &AcmeRecords) -> anyhow::Res
                 "cannot read the account of a certificate authority; the next order reads it again"
             );
         }
-        authorities.push(Arc::new(authority));
+        authorities.public.push(Arc::new(authority));
     }
-    Ok(authorities)
+    Ok(())
 }
 
 /// Opens the database, with the file of revoked credentials.
