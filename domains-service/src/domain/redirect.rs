@@ -6,11 +6,13 @@
 
 use contract::hostname::Hostname;
 use contract::site::RedirectStatus;
+use serde::{Deserialize, Serialize};
 
-use super::state::Status;
+use super::Domain;
 
-/// The target of a redirect.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The target of a redirect. Removed projects keep it as JSON: `null` is the primary domain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
 pub(crate) enum RedirectTarget {
     /// To whichever domain is the primary one.
     Primary,
@@ -29,7 +31,7 @@ impl RedirectTarget {
 }
 
 /// A domain's redirect.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RedirectRule {
     pub(crate) to: RedirectTarget,
     /// `None`: 301 for GET and HEAD, 308 for other methods.
