@@ -8,22 +8,11 @@ use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
 use crate::domain::kept::KeptDomain;
-use crate::domain::redirect::{self, RedirectNode};
+use crate::domain::redirect;
 use crate::domain::{Domain, RedirectTarget};
 use crate::store::projects::{ProjectRecord, Removed, end_sessions, save_removal};
 use crate::store::withdrawals::Kind;
 use crate::store::{Result, Write, acme, domains, keys, queue};
-
-/// A domain, as far as redirects care.
-pub(crate) fn node(domain: &Domain) -> RedirectNode {
-    RedirectNode {
-        name: domain.name.clone(),
-        status: domain.status,
-        primary: domain.primary,
-        redirects: domain.redirect.is_some(),
-        next_primary: false,
-    }
-}
 
 /// The target of a domain's redirect.
 pub(crate) async fn target_of(write: &mut Write, domain: &Domain, target: &RedirectTarget) -> Result<Option<Domain>> {
@@ -42,7 +31,7 @@ pub(crate) async fn site(write: &mut Write, domain: &Domain) -> Result<()> {
         Some(rule) => target_of(write, domain, &rule.to).await?,
         None => None,
     };
-    let destination = redirect::destination(domain.redirect.as_ref(), target.as_ref().map(node).as_ref());
+    let destination = redirect::destination(domain.redirect.as_ref(), target.as_ref());
     match domain.site(destination) {
         Some(site) => {
             write.put(Entity::Site(site)).await?;

@@ -17,11 +17,11 @@ use super::super::view::removed;
 use super::super::{Operation, projects};
 use super::{SHOW, etag_of, find, find_any, representation, response, writing};
 use crate::app::App;
-use crate::domain::redirect::{RedirectError, RedirectNode, permit};
+use crate::domain::redirect::{RedirectError, permit};
 use crate::domain::{Domain, RedirectRule, RedirectTarget};
 use crate::error::{ApiResult, Code};
 use crate::gateways::Gateways;
-use crate::publish::{self, node, target_of};
+use crate::publish::{self, target_of};
 use crate::reconcile;
 use crate::store::withdrawals::Kind;
 use crate::store::{Write, domains};
@@ -105,13 +105,15 @@ pub(super) fn rule_of(redirect: &NewRedirect) -> ApiResult<RedirectRule> {
 
 /// Whether the domain may have this redirect.
 pub(super) async fn permit_redirect(write: &mut Write, domain: &Domain, rule: &RedirectRule) -> ApiResult<()> {
-    let target = match rule.to {
-        RedirectTarget::Primary => primary_or_next(write, domain).await?,
-        RedirectTarget::Name(_) => target_of(write, domain, &rule.to).await?.as_ref().map(node),
+    let to_primary = rule.to == RedirectTarget::Primary;
+    let target = match target_of(write, domain, &rule.to).await? {
+        // The one that becomes primary once it is active: a redirect to it can be prepared.
+        None if to_primary => domains::find_next_primary(write.connection(), &domain.project, &domain.name).await?,
+        found => found,
     };
     let dependants = domains::dependants(write.connection(), domain, domain.primary).await?;
     let others = dependants.iter().filter(|other| other.name != domain.name).count();
-    permit(&node(domain), target.as_ref(), others).map_err(|error| {
+    permit(domain, target.as_ref(), to_primary, others).map_err(|error| {
         let refusal = match error {
             RedirectError::Loop(why) => {
                 Code::RedirectLoop.refuse(format!("The redirect would loop or take two hops: {why}."))
@@ -124,15 +126,6 @@ pub(super) async fn permit_redirect(write: &mut Write, domain: &Domain, rule: &R
         };
         refusal.into()
     })
-}
-
-/// The primary domain, or the one that becomes primary once it is active. A redirect to it can be prepared.
-async fn primary_or_next(write: &mut Write, domain: &Domain) -> ApiResult<Option<RedirectNode>> {
-    let found = match target_of(write, domain, &RedirectTarget::Primary).await? {
-        None => domains::find_next_primary(write.connection(), &domain.project, &domain.name).await?,
-        primary => primary,
-    };
-    Ok(found.map(|found| RedirectNode { next_primary: true, ..node(&found) }))
 }
 
 /// `PATCH …/domains/{domain}`: 200 once every gateway has applied the change; 202 while one may still serve the old state.
