@@ -14,7 +14,7 @@ use contract::feed::Entity;
 use contract::key::Scope;
 use contract::plan::{Limits, Plan};
 use contract::project::{Access, ProjectId, ProjectUid, RESERVED_LABELS, UpstreamName};
-use contract::schema;
+use contract::schema::{self, Given};
 use contract::site::{Serves, Site};
 use http::StatusCode;
 use serde::Deserialize;
@@ -82,27 +82,15 @@ pub(super) const OF_OPERATORS: &[Operation] = &[
 #[serde(deny_unknown_fields)]
 pub(super) struct NewProject {
     id: String,
-    #[serde(default = "free")]
-    plan: Plan,
-    #[serde(default = "orders")]
-    upstream: String,
-    #[serde(default = "key")]
-    access: Access,
+    #[serde(default)]
+    plan: Given<Plan>,
+    #[serde(default)]
+    upstream: Given<String>,
+    #[serde(default)]
+    access: Given<Access>,
     limits: Option<Limits>,
     cors: Option<Cors>,
     hsts: Option<Hsts>,
-}
-
-const fn free() -> Plan {
-    Plan::Free
-}
-
-fn orders() -> String {
-    "orders".to_owned()
-}
-
-const fn key() -> Access {
-    Access::Key
 }
 
 /// `POST /internal/projects`.
@@ -113,7 +101,8 @@ async fn create(
     Json(wanted): Json<NewProject>,
 ) -> ApiResult {
     let name: ProjectId = wanted.id.parse().map_err(|error| invalid("id", error))?;
-    let upstream: UpstreamName = wanted.upstream.parse().map_err(|error| invalid("upstream", error))?;
+    let upstream = wanted.upstream.0.as_deref().unwrap_or("orders");
+    let upstream: UpstreamName = upstream.parse().map_err(|error| invalid("upstream", error))?;
     if RESERVED_LABELS.contains(&name.as_str()) {
         return Code::ProjectReserved.fail("The platform uses this name. Choose another name.");
     }
@@ -133,9 +122,9 @@ async fn create(
         id: ProjectRef { uid: ProjectUid::from_random(chassis::random::bytes()?), name },
         salt: URL_SAFE_NO_PAD.encode(salt),
         proof_key: ProofKey::new(chassis::random::bytes::<KEY_BYTES>()?.to_vec()),
-        plan: wanted.plan,
+        plan: wanted.plan.0.unwrap_or(Plan::Free),
         limits: wanted.limits,
-        access: wanted.access,
+        access: wanted.access.0.unwrap_or(Access::Key),
         upstream,
         suspended: false,
         browsers: Browsers { cors: wanted.cors, hsts: wanted.hsts },
