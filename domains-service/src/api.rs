@@ -235,19 +235,14 @@ async fn find_project(
 /// the platform's own.
 async fn limit_changes(State(api): State<Arc<ApiState>>, request: Request, next: Next) -> Response {
     let actor = request.extensions().get::<Actor>().filter(|_| !request.method().is_safe());
-    let outcome = actor.map_or(Ok(()), |actor| {
-        let (session, project) = actor.session();
-        api.throttles.changes.admit(&session, project)
-    });
-    match outcome {
-        Ok(()) => next.run(request).await,
-        Err(wait) => {
-            let seconds = wait.as_millis().div_ceil(1_000).max(1);
-            let message = format!("Too many changes. Retry in {seconds} s; reading is not counted.");
-            let refusal = Code::TooManyChanges.refuse(message);
-            refusal.with_header(http::header::RETRY_AFTER, &seconds.to_string()).into_response()
-        }
+    let session = actor.map(Actor::session);
+    if let Some(Err(wait)) = session.map(|(session, project)| api.throttles.changes.admit(&session, project)) {
+        let seconds = wait.as_millis().div_ceil(1_000).max(1);
+        let message = format!("Too many changes. Retry in {seconds} s; reading is not counted.");
+        let refusal = Code::TooManyChanges.refuse(message);
+        return refusal.with_header(http::header::RETRY_AFTER, &seconds.to_string()).into_response();
     }
+    next.run(request).await
 }
 
 async fn not_found(State(core): State<Arc<Core>>) -> Refusal {

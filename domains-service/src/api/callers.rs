@@ -45,9 +45,7 @@ pub(super) async fn require_key(State(core): State<Arc<Core>>, mut request: Requ
     let (Some(identity), Some(origin)) = (extensions.get::<Identity>(), extensions.get::<Origin>()) else {
         return identity_required().into_response();
     };
-    let (identity, origin) = (identity.clone(), origin.clone());
-    let presented = presented(request.headers());
-    match holder(&core, presented, &identity, origin).await {
+    match holder(&core, request.headers(), identity, origin.clone()).await {
         Ok(actor) => {
             request.extensions_mut().insert(actor);
             next.run(request).await
@@ -66,14 +64,9 @@ fn presented(headers: &HeaderMap) -> ApiResult<PresentedKey> {
     value.and_then(|value| PresentedKey::from_authorization(value).ok()).ok_or_else(invalid)
 }
 
-/// The holder of the key, from our own table.
-async fn holder(
-    core: &Core,
-    presented: ApiResult<PresentedKey>,
-    identity: &Identity,
-    origin: Origin,
-) -> ApiResult<Actor> {
-    let presented = presented?;
+/// The holder of the presented key, from our own table.
+async fn holder(core: &Core, headers: &HeaderMap, identity: &Identity, origin: Origin) -> ApiResult<Actor> {
+    let presented = presented(headers)?;
     let found = core.store.key_by_digest(presented.digest()).await?;
     let valid = found.filter(|key| key.is_valid() && key.environment == core.settings.environment);
     let key = valid.ok_or_else(invalid)?;

@@ -165,13 +165,8 @@ async fn change(
     Authorised { part: api, actor, project, rest: [webhook], .. }: Authorised<1, Arc<ApiState>>,
     Json(change): Json<WebhookChange>,
 ) -> ApiResult {
-    let WebhookChange {
-        url: Given(url),
-        events: Given(events),
-        description: Given(description),
-        enabled: Given(enabled),
-    } = change;
-    let events = events.map(|WantedEvents(events)| parse_events(events)).transpose()?;
+    let WebhookChange { url: Given(url), description: Given(description), .. } = change;
+    let events = change.events.0.map(|WantedEvents(events)| parse_events(events)).transpose()?;
     check(&api.webhook_sender, url.as_ref().map(|WebhookUrl(url)| url.as_str()), description.as_deref())?;
     let mut write = api.core.store.write().await?;
     let mut endpoint = find(&mut write, &actor, &project, &webhook).await?;
@@ -180,7 +175,7 @@ async fn change(
     may_receive(&actor, &endpoint.events)?;
     endpoint.description = description.unwrap_or(endpoint.description);
     endpoint.updated_at = write.now();
-    match enabled {
+    match change.enabled.0 {
         Some(true) => (endpoint.disabled, endpoint.failing_since) = (None, None),
         Some(false) if endpoint.disabled.is_none() => {
             endpoint.disabled = Some((write.now(), DisabledReason::Owner));
