@@ -90,14 +90,11 @@ pub(crate) fn destination(
 
 #[cfg(test)]
 mod tests {
-    use contract::time::UnixMillis;
-
     use super::super::Status;
     use super::*;
 
     fn node(name: &str, status: Status) -> Domain {
-        let added = Domain::added(name.parse().unwrap(), "demo".parse().unwrap(), UnixMillis(0));
-        Domain { status, ..added }
+        Domain { status, ..Domain::added(name.parse().unwrap(), "demo".parse().unwrap(), Default::default()) }
     }
 
     const RULE: RedirectRule = RedirectRule { to: RedirectTarget::Primary, status: None };

@@ -14,7 +14,7 @@ use super::apply;
 use crate::app::Issuing;
 use crate::common::Core;
 use crate::domain::Domain;
-use crate::domain::order::{self, AfterResult, CertificateFacts, OrderResult, Round, Verdict};
+use crate::domain::order::{self, CertificateFacts, Round, Verdict};
 use crate::domain::reconcile::Permitted;
 use crate::issuer::{IssueError, IssueRequest, Issuer, bundle};
 use crate::publish;
@@ -42,14 +42,13 @@ pub(super) async fn order(issuing: &Issuing, leased: Leased<Domain>, permitted: 
         if round.skips(issuer.name(), core.clock.now_seconds()) {
             continue;
         }
-        let result = ask(core, domain, issuer.as_ref(), (methods, edge.clone()), deadline).await;
-        match round.record(issuer.name(), result) {
-            AfterResult::Deploy(bundle, facts) => {
+        match ask(core, domain, issuer.as_ref(), (methods, edge.clone()), deadline).await {
+            Ok(certificate) => {
                 let has_advice = issuing.authorities.find(issuer.name()).is_some();
-                return deploy(core, leased, (issuer.name(), has_advice), (bundle, facts)).await;
+                return deploy(core, leased, (issuer.name(), has_advice), certificate).await;
             }
-            AfterResult::AskNext => {}
-            AfterResult::Stop => break,
+            Err(verdict) if round.record(issuer.name(), verdict) => {}
+            Err(_) => break,
         }
     }
     wait(core, leased, round).await
@@ -62,7 +61,7 @@ async fn ask(
     authority: &dyn Issuer,
     (methods, edge): (Vec<String>, Vec<IpAddr>),
     deadline: Instant,
-) -> OrderResult {
+) -> std::result::Result<(Box<CertificateBundle>, CertificateFacts), Verdict> {
     // An authority learns which of its own certificates the new one replaces.
     let replaces = match &domain.certificate.ca {
         Some(ca) if ca == authority.name() => core.store.published_chain(&domain.name).await.unwrap_or_default(),
@@ -77,32 +76,26 @@ async fn ask(
         edge,
         replaces,
     };
-    let issued = match tokio::time::timeout_at(deadline, authority.issue(&request)).await {
-        Ok(issued) => issued,
-        Err(_) => Err(IssueError::Unavailable("it did not finish in time".to_owned())),
-    };
+    let issued = tokio::time::timeout_at(deadline, authority.issue(&request)).await;
+    let issued = issued.unwrap_or_else(|_| Err(IssueError::Unavailable("it did not finish in time".to_owned())));
     let warn = |error: &dyn std::fmt::Display| {
         tracing::warn!(domain = %domain.name, authority = authority.name(), %error, "certificate order failed; the domain shows when it is tried again");
     };
-    let issued = match issued {
-        Ok(issued) => issued,
-        Err(error) => {
-            // An outage or a queue is logged once, not for each name.
-            if !error.is_queued() && !matches!(error, IssueError::Away { .. }) {
-                warn(&error);
-            }
-            return OrderResult::of(error, domain.certificate.attempts);
+    let issued = issued.map_err(|error| {
+        // An outage or a queue is logged once, not for each name.
+        if !error.keeps_place() {
+            warn(&error);
         }
-    };
+        Verdict::Refused(error)
+    })?;
     // An order takes time: the certificate may have become valid during it.
     let now = core.clock.now_seconds();
-    match bundle::bundle(&issued, &domain.name, now, domain.certificate.not_before, &core.sealing) {
-        Ok((bundle, facts)) => OrderResult::Issued(Box::new(bundle), facts),
-        Err(unfit) => {
-            warn(&format!("{unfit}: {}", unfit.cause()));
-            OrderResult::Failed { verdict: Verdict::Unfit(unfit.to_string()), next_authority: true }
-        }
-    }
+    let made = bundle::bundle(&issued, &domain.name, now, domain.certificate.not_before, &core.sealing);
+    let (bundle, facts) = made.map_err(|unfit| {
+        warn(&format!("{unfit}: {}", unfit.cause()));
+        Verdict::Unfit(unfit.to_string())
+    })?;
+    Ok((Box::new(bundle), facts))
 }
 
 /// Puts a certificate into service. `has_advice`: the authority advises on the time of its renewal.
