@@ -153,17 +153,13 @@ fn in_words(why: &NotEnrolled, kind: Kind, name: &str) -> (&'static str, String)
             "replaced",
             format!("{name} has another credential, made by `{add}`; write that into the file, or remove the file"),
         ),
-        NotEnrolled::OtherKind => (
-            "other_kind",
-            format!("{name} is recorded, but not as a {}; choose another name for the file", kind.as_str()),
-        ),
-        NotEnrolled::TooMany => {
-            let kind = kind.as_str();
-            (
-                "too_many",
-                format!("the maximum of {kind} credentials is reached; revoke one, or remove the file of {name}"),
-            )
+        NotEnrolled::OtherKind => {
+            ("other_kind", format!("{name} is recorded, but not as a {kind}; choose another name for the file"))
         }
+        NotEnrolled::TooMany => (
+            "too_many",
+            format!("the maximum of {kind} credentials is reached; revoke one, or remove the file of {name}"),
+        ),
     }
 }
 

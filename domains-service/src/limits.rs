@@ -82,6 +82,12 @@ impl Limit {
         free_at.max(now).plus(self.refill)
     }
 
+    /// The default share of one project.
+    pub(crate) const fn share(self) -> Self {
+        let burst = if self.burst < SHARES { 1 } else { self.burst / SHARES };
+        Self { burst, refill: self.refill * SHARES }
+    }
+
     /// `burst` units in a span of time.
     const fn of(burst: i64, span: i64) -> Self {
         // Rather a little later than a little too early.
@@ -145,14 +151,6 @@ impl Default for Limits {
     }
 }
 
-impl Limit {
-    /// The default share of one project.
-    pub(crate) const fn share(self) -> Self {
-        let burst = if self.burst < SHARES { 1 } else { self.burst / SHARES };
-        Self { burst, refill: self.refill * SHARES }
-    }
-}
-
 impl Limits {
     /// The demands of an order. A renewal that names the certificate it replaces is exempt from all limits except the
     /// one on failures.
@@ -180,12 +178,8 @@ impl Limits {
 
     /// The demands of an issued certificate. One that replaces another takes nothing.
     pub(crate) fn of_certificate(&self, authority: &str, name: &str, registered: &str, replaces: bool) -> Vec<Demand> {
-        if replaces {
-            return Vec::new();
-        }
-        [(QueueKind::Registered, registered), (QueueKind::Exact, name)]
-            .map(|(kind, of)| self.demand(authority, kind, of, true))
-            .to_vec()
+        let counted = [(QueueKind::Registered, registered), (QueueKind::Exact, name)].into_iter().filter(|_| !replaces);
+        counted.map(|(kind, of)| self.demand(authority, kind, of, true)).collect()
     }
 
     /// The demands of a failed proof.
@@ -221,8 +215,7 @@ pub(crate) fn queue_name(authority: &str, kind: QueueKind, of: &str) -> String {
 /// Takes a unit from a limit that is full again at `free_at`. Returns the new such time, or the time from which a unit
 /// is available.
 pub(crate) fn admit(free_at: UnixMillis, now: UnixMillis, limit: Limit) -> Result<UnixMillis, UnixMillis> {
-    let begin = free_at.max(now);
-    let next = begin.plus(limit.refill);
+    let next = limit.take(free_at, now);
     let room_from = next.plus(-limit.burst * limit.refill);
     if room_from <= now { Ok(next) } else { Err(room_from) }
 }

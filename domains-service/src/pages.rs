@@ -39,9 +39,12 @@ impl Pages {
 
 impl From<ApiError> for Refused {
     fn from(error: ApiError) -> Self {
-        let ErrorBody { status, code, message, .. } = error.0.body().clone();
-        Self { status, code, message }
+        refused(error.0.body().clone())
     }
+}
+
+fn refused(ErrorBody { status, code, message, .. }: ErrorBody) -> Refused {
+    Refused { status, code, message }
 }
 
 #[async_trait]
@@ -82,15 +85,10 @@ impl ControlPlane for Pages {
         let acknowledged = head.headers.get("x-edge-ack").and_then(|value| value.to_str().ok()).map(str::to_owned);
         let bytes = body.collect().await.map_err(|_| Refused::internal())?.to_bytes();
         if !status.is_success() {
-            let refusal: ErrorBody = serde_json::from_slice(&bytes).map_err(|_| Refused::internal())?;
-            let ErrorBody { code, message, status, .. } = refusal;
-            return Err(Refused { status, code, message });
+            return Err(serde_json::from_slice(&bytes).map_or_else(|_| Refused::internal(), refused));
         }
-        let body = if bytes.is_empty() {
-            Value::Null
-        } else {
-            serde_json::from_slice(&bytes).map_err(|_| Refused::internal())?
-        };
+        let bytes: &[u8] = if bytes.is_empty() { b"null" } else { &bytes };
+        let body = serde_json::from_slice(bytes).map_err(|_| Refused::internal())?;
         Ok(Answered { status: status.as_u16(), body, acknowledged })
     }
 

@@ -72,21 +72,17 @@ pub(crate) async fn revoke_again(gateways: &Gateways) -> anyhow::Result<()> {
         gateways.nodes.revoke(gateway);
     }
     store.reload_credentials().await?;
-    for credential in &lost {
-        log(credential);
+    for Revocation { digest, name, kind, .. } in &lost {
+        let digest: String = digest.chars().take(8).collect();
+        tracing::warn!(
+            kind,
+            name,
+            digest,
+            "revoked a credential again: the database went back to a state before its revocation. API keys, names and \
+             projects may be back too: see what `tollhouse node accept` lists"
+        );
     }
     Ok(())
-}
-
-fn log(Revocation { digest, name, kind, .. }: &Revocation) {
-    let digest: String = digest.chars().take(8).collect();
-    tracing::warn!(
-        kind,
-        name,
-        digest,
-        "revoked a credential again: the database went back to a state before its revocation. API keys, names and \
-         projects may be back too: see what `tollhouse node accept` lists"
-    );
 }
 
 /// Keeps the file and the database in the same state, until `shutdown`.

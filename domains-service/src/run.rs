@@ -313,26 +313,20 @@ struct CountedDns {
 }
 
 impl CountedDns {
-    fn count(&self, kind: RecordKind, reply: &Result<DnsReply, DnsFailure>) {
-        let result = match reply {
-            Ok(_) => "ok",
-            Err(failure) => failure.as_str(),
-        };
+    fn count(&self, kind: RecordKind, reply: Result<DnsReply, DnsFailure>) -> Result<DnsReply, DnsFailure> {
+        let result = reply.as_ref().map_or_else(|failure| failure.as_str(), |_| "ok");
         self.metrics.dns_queries.with_label_values(&[kind.as_str(), result]).inc();
+        reply
     }
 }
 
 #[async_trait]
 impl Dns for CountedDns {
     async fn recurse(&self, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure> {
-        let reply = self.dns.recurse(name, kind).await;
-        self.count(kind, &reply);
-        reply
+        self.count(kind, self.dns.recurse(name, kind).await)
     }
 
     async fn ask(&self, server: std::net::IpAddr, name: &str, kind: RecordKind) -> Result<DnsReply, DnsFailure> {
-        let reply = self.dns.ask(server, name, kind).await;
-        self.count(kind, &reply);
-        reply
+        self.count(kind, self.dns.ask(server, name, kind).await)
     }
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use chassis::shutdown::Shutdown;
 use chassis::sql::RowKey;
 use contract::hostname::Hostname;
+use futures_util::FutureExt as _;
 use tokio::task::{self, JoinSet};
 
 use crate::app::Issuing;
@@ -192,18 +193,13 @@ pub(crate) async fn end_withdrawals(gateways: Arc<Gateways>, shutdown: Shutdown)
     }
 }
 
-/// Waits for the shutdown and then for [`SHUTDOWN_TIME_MAX`]; the remaining work is cut off then.
-async fn at_the_end(shutdown: &Shutdown) {
-    shutdown.begun().await;
-    tokio::time::sleep(SHUTDOWN_TIME_MAX).await;
-}
-
 /// Deactivates authorizations of removed names at the authorities, until `shutdown`.
 pub(crate) async fn abandon_orders(issuing: Arc<Issuing>, shutdown: Shutdown) {
     while !shutdown.has_begun() {
         let abandoned = tokio::select! {
             abandoned = abandon_due_orders(&issuing) => abandoned,
-            () = at_the_end(&shutdown) => return,
+            // The remaining work is cut off.
+            () = shutdown.begun().then(|()| tokio::time::sleep(SHUTDOWN_TIME_MAX)) => return,
         };
         if let Err(error) = abandoned {
             tracing::error!(%error, "cannot read orders of removed domains; retrying");
@@ -260,7 +256,6 @@ async fn tidy_once(Gateways { core, nodes, .. }: &Gateways, change_log_rows: u64
         keys::withdraw(&mut write, &key).await?;
         keys::delete_key(write.connection(), &key).await?;
     }
-    let now = write.now();
     acme::tidy(write.connection(), now).await?;
     domains::forget_tombstones(write.connection(), now.plus(-MEMORY_MILLIS)).await?;
     write.forget_events(now.plus(-EVENTS_MILLIS)).await?;

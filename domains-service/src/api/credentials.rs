@@ -69,11 +69,9 @@ impl NewCredential {
         match (self.kind, self.days) {
             (Kind::Operator, days) if (1..=DAYS_MAX).contains(&days.unwrap_or(DAYS)) => Ok(Some(days.unwrap_or(DAYS))),
             (Kind::Gateway | Kind::Service, None) => Ok(None),
-            _ => {
-                let message =
-                    format!("An operator's token is valid for 1 to {DAYS_MAX} days; other credentials never expire.");
-                Code::InvalidBody.fail(message)
-            }
+            _ => Code::InvalidBody.fail(format!(
+                "An operator's token is valid for 1 to {DAYS_MAX} days; other credentials never expire."
+            )),
         }
     }
 }

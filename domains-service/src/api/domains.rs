@@ -70,7 +70,7 @@ const LIST: Operation = Operation {
 const SHOW: Operation = Operation {
     summary: "Show a domain",
     description: "Its state, and what its owner must do.",
-    answers: &[Success::new(200, "The domain.", schema::of::<types::Domain>).with(&["ETag"])],
+    answers: &[answers_domain(200, "The domain.")],
     ..reading("showDomain", "/v1/projects/{project}/domains/{domain}", |get| on(get, show))
 };
 
@@ -95,6 +95,11 @@ const fn reading(id: &'static str, path: &'static str, handler: Handler) -> Oper
 
 const fn writing(id: &'static str, method: Method, path: &'static str, handler: Handler) -> Operation {
     Operation { method, scope: Some(Scope::DomainsWrite), ..reading(id, path, handler) }
+}
+
+/// An answer with a domain and its `ETag`.
+const fn answers_domain(status: u16, description: &'static str) -> Success {
+    Success::new(status, description, schema::of::<types::Domain>).with(&["ETag"])
 }
 
 /// Withdrawals of a domain: gateways may still serve it for a while.
@@ -170,11 +175,8 @@ async fn list(
 
 /// The project's domain of a name in a path, or 404.
 async fn load(core: &Core, id: &ProjectRef, name: &str) -> ApiResult<Domain> {
-    let found = match Hostname::parse(name) {
-        Ok(name) => core.store.find_domain(id, &name).await?,
-        Err(_) => None,
-    };
-    found.ok_or_else(no_domain)
+    let name = Hostname::parse(name).map_err(|_| no_domain())?;
+    core.store.find_domain(id, &name).await?.ok_or_else(no_domain)
 }
 
 /// The same within a writing transaction; also a domain that is being removed.

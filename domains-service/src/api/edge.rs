@@ -75,8 +75,8 @@ async fn feed(
     }
     let node = edge.node(&node);
     let after = Revision(params.value("after", 0, "a revision")?);
-    let mark =
-        params.text("mark").map(|text| text.parse().map_err(|error: InvalidMark| bad_mark(&error))).transpose()?;
+    let bad_mark = |error: InvalidMark| Code::InvalidQuery.refuse(format!("mark: {error}."));
+    let mark = params.text("mark").map(str::parse).transpose().map_err(bad_mark)?;
     // Followers of another history come back each second and get no permit of a follower.
     let checking = permits.to_report(&edge.digest).await.ok_or_else(too_many_reports)?;
     if let Next::OtherHistory(newest) = core.store.changes_after(&core.sealing, (after, mark), 0).await? {
@@ -114,10 +114,6 @@ async fn feed(
     });
     let headers = [(header::CONTENT_TYPE, "application/x-ndjson"), (header::CACHE_CONTROL, "no-store")];
     Ok((headers, Body::from_stream(feed::body(waiting, watch))).into_response())
-}
-
-fn bad_mark(error: &InvalidMark) -> ApiError {
-    Code::InvalidQuery.refuse(format!("mark: {error}.")).into()
 }
 
 /// The refusal for a gateway that followed another history.
@@ -338,7 +334,7 @@ async fn status(State(App { core, gateways, issuing, api }): State<App>) -> ApiR
     let trouble = api.faults.last_trouble.lock().clone();
     let trouble =
         trouble.map(|(code, at)| json!({ "code": code, "at": at, "seconds_ago": (now.0 - at.0).max(0) / 1_000 }));
-    Ok(axum::Json(json!({
+    let shown = json!({
         "revision": revision,
         "environment": core.settings.environment,
         "platform_domain": core.settings.platform,
@@ -358,8 +354,8 @@ async fn status(State(App { core, gateways, issuing, api }): State<App>) -> ApiR
         "panicked_tasks": core.metrics.tasks.panicked(),
         "unreadable_rows": unreadable_rows(core.store.reader().unreadable()),
         "trouble": trouble,
-    }))
-    .into_response())
+    });
+    Ok(axum::Json(shown).into_response())
 }
 
 /// Maximum of rows in lists for operators.
@@ -368,9 +364,7 @@ const UNREADABLE_SHOWN: usize = 100;
 fn unreadable_rows(unreadable: &UnreadableRows) -> serde_json::Value {
     let total: usize = Table::WORDS.iter().map(|table| unreadable.count(table)).sum();
     let shown = unreadable.entries(UNREADABLE_SHOWN).into_iter().map(|(key, bad)| {
-        json!({
-            "table": key.table, "row": key.row, "of": key.of, "column": bad.column, "reason": bad.reason,
-        })
+        json!({ "table": key.table, "row": key.row, "of": key.of, "column": bad.column, "reason": bad.reason })
     });
     json!({ "total": total, "rows": shown.collect::<Vec<_>>() })
 }

@@ -97,11 +97,9 @@ async fn create(
         return Code::InvalidBody.fail("A key needs at least one scope.");
     }
     name_text("label", &wanted.label, LABEL_CHARACTERS_MAX)?;
+    let malformed = "expires_at is a moment in RFC 3339, for example 2027-01-31T00:00:00Z.";
     let expires_at = wanted.expires_at.map(|text| text.parse::<jiff::Timestamp>()).transpose();
-    let expires_at = expires_at.map_err(|_| {
-        Code::InvalidBody.refuse("expires_at is a moment in RFC 3339, for example 2027-01-31T00:00:00Z.")
-    })?;
-    let expires_at = expires_at.map(|at| UnixSeconds(at.as_second()));
+    let expires_at = expires_at.map_err(|_| Code::InvalidBody.refuse(malformed))?.map(|at| UnixSeconds(at.as_second()));
     if expires_at.is_some_and(|at| at <= now.to_seconds()) {
         return Code::InvalidBody.fail("expires_at lies in the past.");
     }

@@ -14,7 +14,6 @@ use axum::routing::on;
 use chassis::openapi::Method;
 use contract::feed::Entity;
 use contract::project::ProjectId;
-use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::extract::{Params, Path};
@@ -66,13 +65,8 @@ async fn remove(
     let gone = found.as_ref().or(kept.first()).map(|project| project.id.clone()).ok_or_else(projects::none)?;
     let now = write.now();
     if let Some(mut project) = found {
-        publish::withdraw_project(
-            &mut write,
-            &core.settings.platform,
-            &mut project,
-            now.plus(core.settings.removed_kept_millis),
-        )
-        .await?;
+        let erase_at = now.plus(core.settings.removed_kept_millis);
+        publish::withdraw_project(&mut write, &core.settings.platform, &mut project, erase_at).await?;
         if at_once {
             erase(write.connection(), &project.id, now).await?;
         } else {
@@ -136,7 +130,7 @@ async fn list(State(gateways): State<Arc<Gateways>>, params: Params) -> ApiResul
     for project in removed {
         list.push(kept(&gateways, &project).await?);
     }
-    Ok((StatusCode::OK, axum::Json(json!({ "projects": list }))).into_response())
+    Ok(axum::Json(json!({ "projects": list })).into_response())
 }
 
 async fn kept(gateways: &Gateways, project: &ProjectRecord) -> ApiResult<Value> {

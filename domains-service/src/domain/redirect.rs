@@ -90,11 +90,13 @@ pub(crate) fn destination(
 
 #[cfg(test)]
 mod tests {
+    use contract::time::UnixMillis;
+
     use super::super::Status;
     use super::*;
 
     fn node(name: &str, status: Status) -> Domain {
-        Domain { status, ..Domain::added(name.parse().unwrap(), "demo".parse().unwrap(), Default::default()) }
+        Domain { status, ..Domain::added(name.parse().unwrap(), "demo".parse().unwrap(), UnixMillis(0)) }
     }
 
     const RULE: RedirectRule = RedirectRule { to: RedirectTarget::Primary, status: None };

@@ -14,7 +14,7 @@ use super::super::types::{self, DomainCheck, NewDomain};
 use super::super::{Operation, projects};
 use super::change::{permit_redirect, rule_of};
 use super::verify::throttle;
-use super::{LIST, no_domain, reading, representation, response, writing};
+use super::{LIST, answers_domain, no_domain, reading, representation, response, writing};
 use crate::app::App;
 use crate::common::Core;
 use crate::domain::name::{Attachable, NameError};
@@ -32,8 +32,8 @@ const ADD: Operation = Operation {
     description: "Verification and the certificate follow automatically once the `records` exist.",
     body: Some((schema::of::<NewDomain>, Presence::Required)),
     answers: &[
-        Success::new(201, "The domain was added. Create the `records`.", schema::of::<types::Domain>).with(&["ETag"]),
-        Success::new(200, "The project has the domain already.", schema::of::<types::Domain>).with(&["ETag"]),
+        answers_domain(201, "The domain was added. Create the `records`."),
+        answers_domain(200, "The project has the domain already."),
     ],
     errors: &[
         Code::InvalidBody,

@@ -15,7 +15,7 @@ use super::super::extract::{Authorised, Field, Json, Params};
 use super::super::types::{self, DomainChange, NewRedirect, Removal};
 use super::super::view::removed;
 use super::super::{Operation, projects};
-use super::{SHOW, etag_of, find, find_any, representation, response, writing};
+use super::{SHOW, answers_domain, etag_of, find, find_any, representation, response, writing};
 use crate::app::App;
 use crate::domain::redirect::{RedirectError, permit};
 use crate::domain::{Domain, RedirectRule, RedirectTarget};
@@ -35,13 +35,11 @@ const CHANGE: Operation = Operation {
     parameters: &[IF_MATCH],
     body: Some((schema::of::<DomainChange>, Presence::Required)),
     answers: &[
-        Success::new(200, "The domain as it is now, on every gateway.", schema::of::<types::Domain>).with(&["ETag"]),
-        Success::new(
+        answers_domain(200, "The domain as it is now, on every gateway."),
+        answers_domain(
             202,
             "The domain as it is now; the gateways that `withdrawal` lists may still redirect visitors as before the change.",
-            schema::of::<types::Domain>,
-        )
-        .with(&["ETag"]),
+        ),
     ],
     errors: &[
         Code::InvalidBody,
@@ -87,13 +85,8 @@ const IF_MATCH: Parameter = Parameter {
 
 /// The redirect rule in a request.
 pub(super) fn rule_of(redirect: &NewRedirect) -> ApiResult<RedirectRule> {
-    let status = match redirect.status {
-        None => None,
-        Some(code) => Some(
-            RedirectStatus::from_code(code)
-                .ok_or_else(|| Code::InvalidRedirectStatus.refuse("A redirect's status is 301, 302, 307 or 308."))?,
-        ),
-    };
+    let unknown = || Code::InvalidRedirectStatus.refuse("A redirect's status is 301, 302, 307 or 308.");
+    let status = redirect.status.map(|code| RedirectStatus::from_code(code).ok_or_else(unknown)).transpose()?;
     let to = match redirect.to.as_str() {
         "primary" => RedirectTarget::Primary,
         name => RedirectTarget::Name(Hostname::parse(name).map_err(|error| {
@@ -135,27 +128,21 @@ async fn change(
     Json(change): Json<DomainChange>,
 ) -> ApiResult {
     let core = &app.core;
-    let rule = match change.redirect {
-        Field::Absent => Field::Absent,
-        Field::Null => Field::Null,
-        Field::Value(redirect) => Field::Value(rule_of(&redirect)?),
-    };
+    let rule = if let Field::Value(redirect) = &change.redirect { Some(rule_of(redirect)?) } else { None };
     let mut write = core.store.write().await?;
     let project = projects::find(&mut write, &id).await?;
     let mut domain = find(&mut write, &project.id, &name).await?;
     check_revision(&headers, &representation(core, &project, &domain))?;
     let before = view_of_choice(&domain);
-    match rule {
-        Field::Null => domain.redirect = None,
-        Field::Value(rule) => {
-            if change.primary == Some(true) {
-                return Code::RedirectLoop.fail("The primary domain cannot redirect. Leave out primary or redirect.");
-            }
-            permit_redirect(&mut write, &domain, &rule).await?;
-            domain.redirect = Some(rule);
-            domain.primary_wanted = false;
+    if let Some(rule) = rule {
+        if change.primary == Some(true) {
+            return Code::RedirectLoop.fail("The primary domain cannot redirect. Leave out primary or redirect.");
         }
-        Field::Absent => {}
+        permit_redirect(&mut write, &domain, &rule).await?;
+        domain.redirect = Some(rule);
+        domain.primary_wanted = false;
+    } else if matches!(change.redirect, Field::Null) {
+        domain.redirect = None;
     }
     match change.primary {
         Some(true) if !domain.primary => make_primary(&mut write, &mut domain).await?,
@@ -167,8 +154,7 @@ async fn change(
         drop(write);
         withdrawals::repeat(&app.gateways, (&[Kind::Redirect], domain.name.as_str()), &id).await?;
     } else {
-        let now = write.now();
-        domain.touch(now);
+        domain.touch(write.now());
         domains::save_domain(write.connection(), &domain).await?;
         publish::site_and_dependants(&mut write, &domain).await?;
         let kind =
@@ -220,8 +206,7 @@ async fn make_primary(write: &mut Write, domain: &mut Domain) -> ApiResult<()> {
     }
     if let Some(mut old) = domains::find_primary(write.connection(), &domain.project).await? {
         old.primary = false;
-        let now = write.now();
-        old.touch(now);
+        old.touch(write.now());
         domains::save_domain(write.connection(), &old).await?;
     }
     domain.primary = true;
@@ -236,12 +221,11 @@ async fn unmake_primary(write: &mut Write, domain: &mut Domain) -> ApiResult<()>
         return Ok(());
     }
     let dependants = domains::dependants(write.connection(), domain, domain.primary).await?;
-    let to_primary = dependants
-        .iter()
-        .filter(|other| other.redirect.as_ref().is_some_and(|rule| rule.to == RedirectTarget::Primary));
-    if let Some(other) = to_primary.map(|other| &other.name).next() {
+    let is_to_primary =
+        |other: &&Domain| other.redirect.as_ref().is_some_and(|rule| rule.to == RedirectTarget::Primary);
+    if let Some(Domain { name, .. }) = dependants.iter().find(is_to_primary) {
         let message = format!(
-            "{other} redirects to the primary domain. Make another domain the primary one, or remove the redirect first."
+            "{name} redirects to the primary domain. Make another domain the primary one, or remove the redirect first."
         );
         return Code::PrimaryInUse.fail(message);
     }

@@ -3,16 +3,15 @@
 use std::time::Duration;
 
 use axum::routing::on;
-use chassis::openapi::{Method, Success};
+use chassis::openapi::Method;
 use chassis::refusal::Refusal;
-use contract::schema;
 use http::{StatusCode, header};
 use serde_json::json;
 use verification::problem::ProblemCode;
 
 use super::super::extract::Authorised;
-use super::super::{Operation, projects, types};
-use super::{load, no_domain, response, writing};
+use super::super::{Operation, projects};
+use super::{answers_domain, load, no_domain, response, writing};
 use crate::actor::Actor;
 use crate::app::{App, Issuing};
 use crate::common::Core;
@@ -35,8 +34,8 @@ const VERIFY: Operation = Operation {
     summary: "Verify a domain",
     description: "Checks DNS now, and starts the schedule of checks again.",
     answers: &[
-        Success::new(200, "The domain after the check.", schema::of::<types::Domain>).with(&["ETag"]),
-        Success::new(202, "The check continues; read the domain again.", schema::of::<types::Domain>).with(&["ETag"]),
+        answers_domain(200, "The domain after the check."),
+        answers_domain(202, "The check continues; read the domain again."),
     ],
     errors: &[Code::DomainNotFound, Code::RemovalInProgress, Code::VerifyThrottled],
     ..writing("verifyDomain", Method::Post, "/v1/projects/{project}/domains/{domain}/verify", |post| on(post, verify))

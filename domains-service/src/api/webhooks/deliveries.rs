@@ -80,7 +80,7 @@ async fn repeat(Authorised { part: core, actor, project, rest: [webhook, deliver
     let mut write = core.store.write().await?;
     let endpoint = super::find(&mut write, &actor, &project, &webhook).await?;
     if endpoint.disabled.is_some() {
-        return Code::WebhookDisabled.fail(r#"The webhook is disabled. Send {"enabled": true} first."#);
+        return Err(disabled());
     }
     let id: i64 = delivery.parse().map_err(|_| not_found())?;
     let delivery = webhooks::repeat(&mut write, &endpoint.id, id).await?.ok_or_else(not_found)?;
@@ -94,16 +94,19 @@ async fn repeat(Authorised { part: core, actor, project, rest: [webhook, deliver
 async fn test(Authorised { part: core, actor, project, rest: [webhook], .. }: Authorised<1>) -> ApiResult {
     let mut write = core.store.write().await?;
     let endpoint = super::find(&mut write, &actor, &project, &webhook).await?;
-    let off = || Code::WebhookDisabled.refuse(r#"The webhook is disabled. Send {"enabled": true} first."#);
     if endpoint.disabled.is_some() {
-        return Err(off().into());
+        return Err(disabled());
     }
     let id = format!("msg_test_{:032x}", u128::from_be_bytes(chassis::random::bytes()?));
     let sent = webhooks::send_test(&mut write, &project, &endpoint.id, &id).await?;
     write.record(&project, None, "webhook.tested", &actor, json!({ "webhook": endpoint.id })).await?;
     write.commit().await?;
-    let delivery = sent.ok_or_else(off)?;
+    let delivery = sent.ok_or_else(disabled)?;
     Ok((StatusCode::ACCEPTED, axum::Json(view(&delivery))).into_response())
+}
+
+fn disabled() -> ApiError {
+    Code::WebhookDisabled.refuse(r#"The webhook is disabled. Send {"enabled": true} first."#).into()
 }
 
 fn view(delivery: &Delivery) -> types::Delivery {
