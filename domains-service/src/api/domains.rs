@@ -27,6 +27,7 @@ use super::types::{self, DomainQuota, Domains, Events, Record, RecordPurpose, Re
 use super::{Handler, Operation, projects, view};
 use crate::app::{App, Issuing};
 use crate::common::Core;
+use crate::domain::name::Attachable;
 use crate::domain::{CertificateState, Domain, Status};
 use crate::error::{ApiError, ApiResult, Code};
 use crate::issuer::QueuePosition;
@@ -227,6 +228,9 @@ fn representation(core: &Core, project: &ProjectRecord, domain: &Domain) -> type
         to: rule.to.as_str().to_owned(),
         status: rule.status.map(contract::site::RedirectStatus::code),
     });
+    let attachable = core.settings.attachable(domain.name.as_str()).ok();
+    let seems_apex = attachable.as_ref().is_some_and(|name| name.seems_apex() && !name.local);
+    let is_apex = domain.is_apex.unwrap_or(seems_apex);
     types::Domain {
         name: domain.name.clone(),
         unicode_name: domain.name.to_unicode(),
@@ -235,8 +239,8 @@ fn representation(core: &Core, project: &ProjectRecord, domain: &Domain) -> type
         status_since: domain.status_since.into(),
         primary: domain.primary,
         redirect,
-        is_apex: is_apex(core, domain),
-        records: records(core, project, domain),
+        is_apex,
+        records: attachable.map_or_else(Vec::new, |name| records(core, project, domain, &name, is_apex)),
         checks: domain.checks.as_ref().map(checks),
         problems: domain.problems.iter().map(problem).collect(),
         next_check_at: domain.due_at.map(Rfc3339::from),
@@ -261,17 +265,14 @@ fn etag_of(shown: &types::Domain) -> String {
     format!("\"{}\"", URL_SAFE_NO_PAD.encode(digest.as_ref().get(..TAG_BYTES).unwrap_or_default()))
 }
 
-fn is_apex(core: &Core, domain: &Domain) -> bool {
-    domain.is_apex.unwrap_or_else(|| {
-        core.settings.attachable(domain.name.as_str()).is_ok_and(|name| name.seems_apex() && !name.local)
-    })
-}
-
 /// The records that the owner must create, in the form that DNS providers ask for.
-fn records(core: &Core, project: &ProjectRecord, domain: &Domain) -> Vec<Record> {
-    let Ok(attachable) = core.settings.attachable(domain.name.as_str()) else {
-        return Vec::new();
-    };
+fn records(
+    core: &Core,
+    project: &ProjectRecord,
+    domain: &Domain,
+    attachable: &Attachable,
+    is_apex: bool,
+) -> Vec<Record> {
     if attachable.local {
         return Vec::new(); // it means this machine by definition
     }
@@ -283,7 +284,6 @@ fn records(core: &Core, project: &ProjectRecord, domain: &Domain) -> Vec<Record>
         None => name.to_owned(),
     };
     let state = domain.checks.as_ref().map_or(RecordState::Unknown, |checks| checks.record);
-    let is_apex = is_apex(core, domain);
     let mut records = vec![Record {
         kind: if is_apex { RecordType::Alias } else { RecordType::Cname },
         name: relative(domain.name.as_str()),

@@ -18,10 +18,9 @@ const ROWS_MAX: i64 = 20;
 /// Bans shown.
 const BANS_SHOWN: usize = 20;
 
-const SHOW: Operation = Operation::internal("showOverview", Method::Get, "/internal/overview", |get| on(get, show));
-
 /// Operations on all projects together, for operators.
-pub(super) const OPERATIONS: &[Operation] = &[SHOW];
+pub(super) const OPERATIONS: &[Operation] =
+    &[Operation::internal("showOverview", Method::Get, "/internal/overview", |get| on(get, show))];
 
 /// `GET /internal/overview`.
 async fn show(State(core): State<Arc<Core>>) -> ApiResult {

@@ -16,16 +16,14 @@ use crate::text::rfc3339_seconds;
 const DAY_SECONDS: i64 = 86_400;
 
 /// Usage.
-pub(super) const OPERATIONS: &[Operation] = &[SHOW];
-
-const SHOW: Operation = Operation {
+pub(super) const OPERATIONS: &[Operation] = &[Operation {
     tag: "projects",
     summary: "Show usage",
     description: "Requests of the last 30 days, and the limits of each plan. Any key of the project may call this. Gateways report \
                   the figures every two seconds; quotas are counted separately and exactly.",
     answers: &[Success::new(200, "The usage.", schema::of::<Usage>)],
     ..Operation::internal("showUsage", Method::Get, "/v1/projects/{project}/usage", |get| on(get, show))
-};
+}];
 
 /// `GET …/usage`.
 pub(super) async fn show(Authorised { part: core, project, .. }: Authorised) -> ApiResult {

@@ -28,9 +28,7 @@ const VERIFY_TIME_MAX: Duration = Duration::from_secs(8);
 /// Interval of attempts to lease a domain that another task has leased.
 const LEASE_RETRY: Duration = Duration::from_millis(50);
 
-pub(in crate::api) const OPERATIONS: &[Operation] = &[VERIFY];
-
-const VERIFY: Operation = Operation {
+pub(in crate::api) const OPERATIONS: &[Operation] = &[Operation {
     summary: "Verify a domain",
     description: "Checks DNS now, and starts the schedule of checks again.",
     answers: &[
@@ -39,7 +37,7 @@ const VERIFY: Operation = Operation {
     ],
     errors: &[Code::DomainNotFound, Code::RemovalInProgress, Code::VerifyThrottled],
     ..writing("verifyDomain", Method::Post, "/v1/projects/{project}/domains/{domain}/verify", |post| on(post, verify))
-};
+}];
 
 /// `POST …/domains/{domain}/verify`: checks DNS now. The schedule of checks starts again, and so do the 30 minutes.
 async fn verify(Authorised { part: app, actor, project: id, rest: [name], .. }: Authorised<1, App>) -> ApiResult {
