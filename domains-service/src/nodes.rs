@@ -280,11 +280,11 @@ impl Nodes {
             let last_seen = row.map_or(node.last_seen, |row| row.last_seen.max(node.last_seen));
             all.push(ServingProcess { report: node.report.clone(), live, first_seen, last_seen, reported_here: true });
         }
-        all.extend(on_record.into_values().map(|process| ServingProcess {
-            report: process.report.clone(),
+        all.extend(on_record.into_values().cloned().map(|Process { report, first_seen, last_seen }| ServingProcess {
+            report,
             live: false,
-            first_seen: process.first_seen,
-            last_seen: process.last_seen,
+            first_seen,
+            last_seen,
             reported_here: false,
         }));
         all.retain(|known| known.live || known.last_seen >= forgotten_before);
@@ -332,19 +332,13 @@ impl Nodes {
         let waiting = async {
             loop {
                 let state = state();
-                if state.lagging.is_empty() {
-                    return state;
-                }
                 // The sender lives as long as `self`.
-                if changed.changed().await.is_err() {
+                if state.lagging.is_empty() || changed.changed().await.is_err() {
                     return state;
                 }
             }
         };
-        match tokio::time::timeout(time, waiting).await {
-            Ok(state) => state,
-            Err(_) => state(),
-        }
+        tokio::time::timeout(time, waiting).await.unwrap_or_else(|_| state())
     }
 }
 

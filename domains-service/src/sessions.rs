@@ -133,9 +133,7 @@ async fn open(
 /// The holder of the session with this secret, if it is valid.
 pub(crate) async fn find(api: &ApiState, secret: &str, origin: Origin, by_itself: bool) -> ApiResult<Option<SignedIn>> {
     let store = &api.core.store;
-    let Some(record) = store.find_session(&kept_under(api, secret)).await? else {
-        return Ok(None);
-    };
+    let Some(record) = store.find_session(&kept_under(api, secret)).await? else { return Ok(None) };
     // Before, operators' sessions did not depend on their secret.
     if record.holder.is_none() != secret.starts_with(OPERATOR_MARK) {
         return Ok(None);

@@ -173,9 +173,7 @@ async fn check(
     drop(connection);
     let mut domain = Domain::added(name, id, core.clock.now());
     let claim = reconcile::claim(&claims, &project, &domain);
-    let Some(check) = reconcile::check_dns(&issuing, &project, &domain, claim).await else {
-        return Err(no_domain());
-    };
+    let Some(check) = reconcile::check_dns(&issuing, &project, &domain, claim).await else { return Err(no_domain()) };
     if check.judged.resolver_down {
         let message = "No DNS resolver of the platform answers right now. Try again shortly.";
         return Err(Code::ResolverUnavailable.refuse(message).with_header(header::RETRY_AFTER, "5").into());
