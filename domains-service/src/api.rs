@@ -39,7 +39,7 @@ use parking_lot::Mutex;
 use crate::actor::Actor;
 use crate::app::{ApiState, App};
 use crate::common::Core;
-use crate::error::{ApiError, Code};
+use crate::error::{ApiResult, Code};
 use crate::feed::Permits;
 use crate::store::credentials::Kind;
 
@@ -219,16 +219,14 @@ async fn find_project(
     parameters: RawPathParams,
     mut request: Request,
     next: Next,
-) -> Response {
+) -> ApiResult {
     let operator = request.extensions().get::<Actor>().filter(|actor| actor.is_operator()).cloned();
     let name = parameters.iter().find(|(parameter, _)| *parameter == "project").and_then(|(_, name)| name.parse().ok());
     if let Some((actor, name)) = operator.zip(name) {
-        match core.store.project_named(&name).await {
-            Ok(project) => drop(request.extensions_mut().insert(actor.within(project))),
-            Err(error) => return ApiError::from(error).into_response(),
-        }
+        let project = core.store.project_named(&name).await?;
+        request.extensions_mut().insert(actor.within(project));
     }
-    next.run(request).await
+    Ok(next.run(request).await)
 }
 
 /// Limits the rate of changes of a session and of a project. Operators on the internal listener have no limit: they are

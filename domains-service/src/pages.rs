@@ -76,10 +76,7 @@ impl ControlPlane for Pages {
         *request.method_mut() = operation.method.as_str().parse().map_err(|_| Refused::internal())?;
         *request.uri_mut() = path.parse().map_err(|_| Refused::internal())?;
         request.extensions_mut().insert(actor.clone());
-        let response = match self.api.clone().oneshot(request).await {
-            Ok(response) => response,
-            Err(never) => match never {},
-        };
+        let Ok(response) = self.api.clone().oneshot(request).await;
         let (head, body) = response.into_parts();
         let status = head.status;
         let acknowledged = head.headers.get("x-edge-ack").and_then(|value| value.to_str().ok()).map(str::to_owned);

@@ -27,18 +27,11 @@ pub(crate) async fn site(write: &mut Write, domain: &Domain) -> Result<()> {
     if domain.unreadable.is_some() {
         return Ok(());
     }
-    let target = match &domain.redirect {
-        Some(rule) => target_of(write, domain, &rule.to).await?,
-        None => None,
-    };
+    let target = if let Some(rule) = &domain.redirect { target_of(write, domain, &rule.to).await? } else { None };
     let destination = redirect::destination(domain.redirect.as_ref(), target.as_ref());
-    match domain.site(destination) {
-        Some(site) => {
-            write.put(Entity::Site(site)).await?;
-            write.forget_withdrawal(Kind::Name, domain.name.as_str(), &domain.project).await
-        }
-        None => withdraw_site(write, domain).await,
-    }
+    let Some(site) = domain.site(destination) else { return withdraw_site(write, domain).await };
+    write.put(Entity::Site(site)).await?;
+    write.forget_withdrawal(Kind::Name, domain.name.as_str(), &domain.project).await
 }
 
 /// Publishes the sites of the domain and of those that redirect to it. The domain must be saved.

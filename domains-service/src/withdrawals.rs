@@ -5,8 +5,6 @@
 //! is 204. Otherwise the answer is 202 with the names of the others, an event says the same, and the row stays until
 //! they have confirmed: later requests, operators and owners see it with the same names, and metrics count it.
 
-use std::collections::HashMap;
-
 use contract::feed::Revision;
 use contract::project::ProjectUid;
 use domains_api::types::{self, ListedWithdrawal};
@@ -100,10 +98,8 @@ pub(crate) async fn repeat(
     // A withdrawal without a row, because the project has too many, is at least as old as the oldest row.
     let is_full = found.len() >= usize::try_from(withdrawals::WITHDRAWALS_OF_ONE_MAX).unwrap_or(usize::MAX);
     let oldest = found.first().filter(|_| is_full).map(|one| one.revision);
-    match waiting.map(|one| one.revision).max().or(oldest) {
-        Some(revision) => wait(gateways, revision).await.map(Some),
-        None => Ok(None),
-    }
+    let Some(revision) = waiting.map(|one| one.revision).max().or(oldest) else { return Ok(None) };
+    wait(gateways, revision).await.map(Some)
 }
 
 async fn record(
@@ -165,7 +161,7 @@ async fn end(gateways: &Gateways, revision: Revision) -> Result<bool> {
 }
 
 /// The withdrawals of one project that some gateways have not confirmed.
-pub(crate) struct PendingWithdrawals(HashMap<(&'static str, String), types::Withdrawal>);
+pub(crate) struct PendingWithdrawals(Vec<ListedWithdrawal>);
 
 impl PendingWithdrawals {
     /// Those of this project.
@@ -174,26 +170,21 @@ impl PendingWithdrawals {
         if !found.is_empty() {
             gateways.load_processes().await?;
         }
-        let shown = found.into_iter().map(|one| ((one.what.as_str(), one.which.clone()), view(&gateways.nodes, &one)));
-        Ok(Self(shown.collect()))
+        Ok(Self(found.iter().map(|withdrawal| listed(&gateways.nodes, withdrawal)).collect()))
     }
 
     /// The first of one of these kinds.
     pub(crate) fn find(&self, kinds: &[Kind], which: &str) -> Option<types::Withdrawal> {
-        kinds.iter().find_map(|what| self.0.get(&(what.as_str(), which.to_owned()))).cloned()
+        let of = |what: &Kind| self.0.iter().find(|one| one.withdrawal.what == *what && one.which == which);
+        kinds.iter().find_map(of).map(|one| one.withdrawal.clone())
     }
 }
 
-/// A withdrawal as its entity shows it.
-fn view(nodes: &Nodes, withdrawal: &Withdrawal) -> types::Withdrawal {
-    let lagging = nodes.status_of_all(withdrawal.revision).lagging;
-    types::Withdrawal { what: withdrawal.what, since: withdrawal.since.into(), lagging }
-}
-
-/// A withdrawal in the operators' list.
+/// A withdrawal, with the gateways that have not confirmed it.
 pub(crate) fn listed(nodes: &Nodes, withdrawal: &Withdrawal) -> ListedWithdrawal {
+    let lagging = nodes.status_of_all(withdrawal.revision).lagging;
     ListedWithdrawal {
-        withdrawal: view(nodes, withdrawal),
+        withdrawal: types::Withdrawal { what: withdrawal.what, since: withdrawal.since.into(), lagging },
         which: withdrawal.which.clone(),
         project: withdrawal.project_name.clone(),
         project_uid: withdrawal.project_uid.clone(),

@@ -40,18 +40,14 @@ pub(crate) fn origin(gateways: &Gateways, extensions: &Extensions) -> Option<Ori
 }
 
 /// Finds the holder of the presented key. Requests get their [`Actor`].
-pub(super) async fn require_key(State(core): State<Arc<Core>>, mut request: Request, next: Next) -> Response {
+pub(super) async fn require_key(State(core): State<Arc<Core>>, mut request: Request, next: Next) -> ApiResult {
     let extensions = request.extensions();
     let (Some(identity), Some(origin)) = (extensions.get::<Identity>(), extensions.get::<Origin>()) else {
-        return identity_required().into_response();
+        return Ok(identity_required().into_response());
     };
-    match holder(&core, request.headers(), identity, origin.clone()).await {
-        Ok(actor) => {
-            request.extensions_mut().insert(actor);
-            next.run(request).await
-        }
-        Err(error) => error.into_response(),
-    }
+    let actor = holder(&core, request.headers(), identity, origin.clone()).await?;
+    request.extensions_mut().insert(actor);
+    Ok(next.run(request).await)
 }
 
 /// The key in `Authorization`, which must occur once.

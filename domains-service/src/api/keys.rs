@@ -252,11 +252,9 @@ async fn withdraw(write: &mut Write, key: &mut KeyRecord) -> ApiResult<()> {
 
 async fn find(write: &mut Write, project: &ProjectRef, id: &str) -> ApiResult<KeyRecord> {
     project_exists(write, project).await?;
-    let key = match id.parse::<KeyId>() {
-        Ok(id) => keys::find_key(write.connection(), project, &id).await?,
-        Err(_) => None,
-    };
-    key.ok_or_else(|| Code::KeyNotFound.refuse("The project has no key of this id.").into())
+    let unknown = || Code::KeyNotFound.refuse("The project has no key of this id.");
+    let id: KeyId = id.parse().map_err(|_| unknown())?;
+    Ok(keys::find_key(write.connection(), project, &id).await?.ok_or_else(unknown)?)
 }
 
 /// A project may be unreadable: its keys can be revoked.

@@ -85,11 +85,8 @@ pub(super) async fn erased(
 /// `GET /internal/known-projects/{project}`: whether a project with this identity exists. A removed project does
 /// not, even while its data is kept.
 pub(super) async fn known_project(State(core): State<Arc<Core>>, Path([project]): Path<1>) -> ApiResult {
-    let project: Option<ProjectUid> = project.parse().ok();
-    let found = match &project {
-        Some(project) => projects::find_by_uid(&mut core.store.reading().await?, project).await?,
-        None => None,
-    };
+    let project: ProjectUid = project.parse().map_err(|_| super::projects::none())?;
+    let found = projects::find_by_uid(&mut core.store.reading().await?, &project).await?;
     found.map(|_| StatusCode::NO_CONTENT.into_response()).ok_or_else(super::projects::none)
 }
 

@@ -122,13 +122,9 @@ fn limits(section: &Section<'_>) -> Option<Limits> {
 /// The contents of a file, if one is named.
 fn file(section: &Section<'_>, setting: &str, path: Option<Option<PathBuf>>) -> Option<Option<Vec<u8>>> {
     let Some(path) = path? else { return Some(None) };
-    match read_regular(&path, CERTIFICATES_BYTES_MAX) {
-        Ok((bytes, _)) => Some(Some(bytes.to_vec())),
-        Err(error) => {
-            section.complain(setting, format!("cannot read it: {error}"));
-            None
-        }
-    }
+    let read = read_regular(&path, CERTIFICATES_BYTES_MAX);
+    let read = read.map_err(|error| section.complain(setting, format!("cannot read it: {error}")));
+    read.ok().map(|(bytes, _)| Some(bytes.to_vec()))
 }
 
 fn external_account(

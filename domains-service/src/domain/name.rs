@@ -74,10 +74,8 @@ pub(crate) fn attachable(text: &str, platform: &Hostname, rules: NameRules) -> R
         return Err(NameError::Reserved);
     }
     let registrable = psl::domain_str(name.as_str()).and_then(|text| Hostname::from_ascii(text).ok());
-    match registrable {
-        Some(registrable) => Ok(Attachable { delegable: delegable(&registrable), name, local, registrable }),
-        None => Err(NameError::PublicSuffix),
-    }
+    let registrable = registrable.ok_or(NameError::PublicSuffix)?;
+    Ok(Attachable { delegable: delegable(&registrable), name, local, registrable })
 }
 
 /// The name that a public registry delegated: the registrable name, or the registration of the private suffix above it.

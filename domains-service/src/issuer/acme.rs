@@ -198,10 +198,7 @@ impl AcmeAuthority {
         let names = [Identifier::Dns(request.hostname.to_string())];
         let plain = || {
             let order = NewOrder::new(&names);
-            match &self.settings.profile {
-                Some(profile) => order.profile(profile),
-                None => order,
-            }
+            if let Some(profile) = &self.settings.profile { order.profile(profile) } else { order }
         };
         if let Some(replaces) = replaces {
             self.admit(request, true).await?;

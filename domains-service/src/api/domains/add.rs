@@ -89,16 +89,12 @@ async fn add(
     let limit = preconditions(core, &project)?;
     if let Some(known) = domains::find_domain(write.connection(), &id, &name).await? {
         if known.removal.is_some() {
-            let message = "The domain is being removed. Add it again in a moment.";
-            return Code::RemovalInProgress.fail(message);
+            return Code::RemovalInProgress.fail("The domain is being removed. Add it again in a moment.");
         }
-        return match differs(&known, wanted.primary, rule.as_ref()) {
-            None => response(&app, &project, &known, StatusCode::OK).await, // adding twice is added
-            Some(what) => {
-                let message = format!("The domain exists with a different {what}. Use PATCH to change it.");
-                Code::DomainExists.fail(message)
-            }
+        let Some(what) = differs(&known, wanted.primary, rule.as_ref()) else {
+            return response(&app, &project, &known, StatusCode::OK).await; // adding twice is added
         };
+        return Code::DomainExists.fail(format!("The domain exists with a different {what}. Use PATCH to change it."));
     }
     let used = domains::count_domains(write.connection(), &id).await?;
     if used >= u64::from(limit) {

@@ -15,10 +15,8 @@ impl AcmeAuthority {
         if let Some(account) = &*known {
             return Ok(account.clone());
         }
-        let credentials = match self.stored_account().await? {
-            Some(credentials) => credentials,
-            None => self.create_account().await?,
-        };
+        let stored = self.stored_account().await?;
+        let credentials = if let Some(stored) = stored { stored } else { self.create_account().await? };
         let credentials: AccountCredentials = serde_json::from_slice(&credentials)
             .map_err(|error| IssueError::Unavailable(format!("cannot read the stored account: {error}")))?;
         let builder = Account::builder_with_http(Box::new(self.transport.clone()));
