@@ -164,8 +164,7 @@ async fn revoke(
     write.confirm(&actor).await?;
     let mut revoked: Vec<_> = write.last_credential(kind, &name).await?.into_iter().collect();
     if revoked.is_empty() {
-        let message = format!("There is no {} called {name:?}.", kind.as_str());
-        return Code::NotFound.fail(message);
+        return Code::NotFound.fail(format!("There is no {} called {name:?}.", kind.as_str()));
     }
     let mut made = write.made_by(kind, &name, with_made).await?;
     if with_made {

@@ -214,8 +214,7 @@ async fn events(
 ) -> ApiResult {
     projects::load(&core, &id).await?;
     let name = Hostname::parse(&name).map_err(|_| no_domain())?;
-    let before = params.number_cursor()?;
-    let events = core.store.events(&id, Some(&name), Some(before)).await?;
+    let events = core.store.events(&id, Some(&name), Some(params.number_cursor()?)).await?;
     if events.is_empty() {
         load(&core, &id, name.as_str()).await?; // never added: 404; a removed domain keeps its events
     }

@@ -141,8 +141,7 @@ async fn report(
 ) -> ApiResult {
     let is_named = (1..=NODE_BYTES_MAX).contains(&report.node.len()) && !report.node.contains('/');
     if !is_named || report.version.len() > NODE_BYTES_MAX {
-        let message = "node and version have 1 to 128 characters, and node has no slash.";
-        return Code::InvalidBody.fail(message);
+        return Code::InvalidBody.fail("node and version have 1 to 128 characters, and node has no slash.");
     }
     if report.place.as_deref().is_some_and(|place| !is_place(place)) {
         return Code::InvalidBody.fail("place is 16 hexadecimal digits.");
@@ -159,8 +158,7 @@ async fn report(
             return Err(refuse_history(&gateways.nodes, &report.node, report.applied, newest).into());
         }
     };
-    let on_record = gateways.nodes.report(report.clone());
-    gateways.peers.send(&report, on_record).await;
+    gateways.peers.send(&report, gateways.nodes.report(report.clone())).await;
     Ok(http::StatusCode::NO_CONTENT.into_response())
 }
 
@@ -287,8 +285,7 @@ fn taken(node: &str, has_room: bool, what: &'static str) -> ApiResult {
         "refused a gateway's report: the maximum of processes, of its credential or of all gateways, has reported. If \
          you do not know these processes, run `tollhouse node revoke`"
     );
-    let message = format!("Too many processes report {what}. Reports of earlier processes are kept.");
-    Code::TooManyProcesses.fail(message)
+    Code::TooManyProcesses.fail(format!("Too many processes report {what}. Reports of earlier processes are kept."))
 }
 
 /// `GET /internal/nodes`: the processes of gateways that removals wait for.

@@ -272,8 +272,7 @@ async fn room_for_one(write: &mut Write, project: &ProjectRef, leaving: u64) -> 
     if keys::count_usable(write.connection(), project, now).await? < KEYS_PER_PROJECT_MAX + leaving {
         return Ok(());
     }
-    let message = format!("The project has {KEYS_PER_PROJECT_MAX} keys; revoke one first.");
-    Code::KeyLimitReached.fail(message)
+    Code::KeyLimitReached.fail(format!("The project has {KEYS_PER_PROJECT_MAX} keys; revoke one first."))
 }
 
 fn created(made: &KeyRecord, secret: &PresentedKey, rotated: Option<Key>) -> Response {

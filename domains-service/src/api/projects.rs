@@ -311,8 +311,7 @@ async fn deploy(Authorised { part: gateways, actor, project: id, .. }: Authorise
 /// `GET …/projects/{project}/events`.
 async fn events(Authorised { part: core, actor, project: id, .. }: Authorised, params: Params) -> ApiResult {
     load(&core, &id).await?;
-    let before = params.number_cursor()?;
-    let events = core.store.events(&id, None, Some(before)).await?;
+    let events = core.store.events(&id, None, Some(params.number_cursor()?)).await?;
     Ok(events_page(&events, &actor))
 }
 

@@ -94,8 +94,7 @@ async fn restore(
     let mut write = core.store.write().await?;
     let now = write.now();
     if find_named(write.connection(), &name).await?.is_some() {
-        let message = "A project of this name exists. Remove it first; both are kept then.";
-        return Code::ProjectExists.fail(message);
+        return Code::ProjectExists.fail("A project of this name exists. Remove it first; both are kept then.");
     }
     let removed = find_removed(write.connection(), &name).await?;
     let mut project = removed.into_iter().next().ok_or_else(projects::none)?;

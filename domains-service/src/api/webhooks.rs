@@ -242,8 +242,7 @@ fn parse_events(entries: Vec<String>) -> ApiResult<Wanted> {
 fn may_receive(actor: &Actor, events: &Wanted) -> ApiResult<()> {
     if events.include_orders() && !may_see_orders(actor) {
         let scope = Scope::OrdersRead;
-        let message = format!("Events of orders need a key with the scope {scope}.");
-        return Code::InsufficientScope.fail(message);
+        return Code::InsufficientScope.fail(format!("Events of orders need a key with the scope {scope}."));
     }
     Ok(())
 }
