@@ -154,14 +154,7 @@ impl Default for Limits {
 impl Limits {
     /// The demands of an order. A renewal that names the certificate it replaces is exempt from all limits except the
     /// one on failures.
-    pub(crate) fn of_order(
-        &self,
-        authority: &str,
-        project: &str,
-        name: &str,
-        registered: &str,
-        replaces: bool,
-    ) -> Vec<Demand> {
+    pub(crate) fn of_order(&self, authority: &str, project: &str, name: &str, replaces: bool) -> Vec<Demand> {
         let demand = |kind, of: &str, takes| self.demand(authority, kind, of, takes);
         let mut demands = vec![demand(QueueKind::Failures, name, false)];
         if !replaces {
@@ -169,7 +162,7 @@ impl Limits {
                 demand(QueueKind::Orders, "", true),
                 demand(QueueKind::Project, project, true),
                 // These two limits count certificates, so a failed order takes nothing from them.
-                demand(QueueKind::Registered, registered, false),
+                demand(QueueKind::Registered, registered(name), false),
                 demand(QueueKind::Exact, name, false),
             ]);
         }
@@ -177,8 +170,9 @@ impl Limits {
     }
 
     /// The demands of an issued certificate. One that replaces another takes nothing.
-    pub(crate) fn of_certificate(&self, authority: &str, name: &str, registered: &str, replaces: bool) -> Vec<Demand> {
-        let counted = [(QueueKind::Registered, registered), (QueueKind::Exact, name)].into_iter().filter(|_| !replaces);
+    pub(crate) fn of_certificate(&self, authority: &str, name: &str, replaces: bool) -> Vec<Demand> {
+        let counted =
+            [(QueueKind::Registered, registered(name)), (QueueKind::Exact, name)].into_iter().filter(|_| !replaces);
         counted.map(|(kind, of)| self.demand(authority, kind, of, true)).collect()
     }
 
@@ -202,6 +196,11 @@ impl Limits {
             QueueKind::Failures => self.failures,
         }
     }
+}
+
+/// The part of a name that its owner registered.
+fn registered(name: &str) -> &str {
+    psl::domain_str(name).unwrap_or(name)
 }
 
 /// Maximum of names of one queue that are due at the same time.
@@ -274,11 +273,11 @@ mod tests {
     #[test]
     fn a_renewal_is_limited_only_by_failures_of_the_name() {
         let limits = Limits::default();
-        let demands = limits.of_order("one", "demo", "shop.customer.com", "customer.com", true);
+        let demands = limits.of_order("one", "demo", "shop.customer.com", true);
         assert_eq!(demands.len(), 1);
         assert!(!demands[0].takes);
         assert_eq!(demands[0].name, limits.of_failure("one", "shop.customer.com")[0].name);
-        assert_eq!(limits.of_order("one", "demo", "shop.customer.com", "customer.com", false).len(), 5);
+        assert_eq!(limits.of_order("one", "demo", "shop.customer.com", false).len(), 5);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::types::{
     Removal, Rfc3339, Withdrawal,
 };
 use super::view::{page, removed};
-use super::{Operation, projects};
+use super::{Handler, Operation, projects};
 use crate::error::{ApiResult, Code};
 use crate::gateways::Gateways;
 use crate::project::ProjectRef;
@@ -37,54 +37,49 @@ const KEYS_GONE_MAX: i64 = 400;
 pub(super) const OPERATIONS: &[Operation] = &[LIST, CREATE, ROTATE, REVOKE];
 
 const LIST: Operation = Operation {
-    tag: "keys",
     summary: "List keys",
     description: "Keys, the oldest first, those revoked lately included. The keys themselves are never shown again.",
-    scope: Some(Scope::KeysWrite),
     parameters: &[extract::MOMENT_CURSOR, extract::LIMIT],
     answers: &[Success::new(200, "A page of keys.", schema::of::<Keys>)],
     errors: &[Code::InvalidQuery],
-    ..Operation::internal("listKeys", Method::Get, "/v1/projects/{project}/keys", |get| on(get, list))
+    ..of_keys("listKeys", Method::Get, "/v1/projects/{project}/keys", |get| on(get, list))
 };
 
 const CREATE: Operation = Operation {
-    tag: "keys",
     summary: "Create a key",
     description: "The key is shown only in this answer.",
-    scope: Some(Scope::KeysWrite),
     body: Some((schema::of::<NewKey>, Presence::Required)),
     answers: &[Success::new(201, "The key.", schema::of::<CreatedKey>)],
     errors: &[Code::InvalidBody, Code::KeyLimitReached, Code::ScopeNotGrantable],
-    ..Operation::internal("createKey", Method::Post, LIST.path, |post| on(post, create))
+    ..of_keys("createKey", Method::Post, LIST.path, |post| on(post, create))
 };
 
 const ROTATE: Operation = Operation {
-    tag: "keys",
     summary: "Rotate a key",
     description: "A new key like the old one, which stays valid for a while.",
-    scope: Some(Scope::KeysWrite),
     body: Some((schema::of::<KeyRotation>, Presence::Optional)),
     answers: &[Success::new(201, "The new key; `rotated` is the old one.", schema::of::<CreatedKey>)],
     errors: &[Code::InvalidBody, Code::KeyNotFound, Code::KeyNotUsable, Code::KeyLimitReached, Code::ScopeNotGrantable],
-    ..Operation::internal("rotateKey", Method::Post, "/v1/projects/{project}/keys/{key}/rotate", |post| {
-        on(post, rotate)
-    })
+    ..of_keys("rotateKey", Method::Post, "/v1/projects/{project}/keys/{key}/rotate", |post| on(post, rotate))
 };
 
 const REVOKE: Operation = Operation {
-    tag: "keys",
     summary: "Revoke a key",
     description: "Gateways refuse it from now on. Revoking it again changes nothing and answers the same way. A key revokes those \
                   alone that may do nothing more than itself.",
-    scope: Some(Scope::KeysWrite),
     answers: &[
         Success::empty(204, "It is revoked, and no gateway accepts it any more.").with(&["X-Edge-Ack"]),
         Success::new(202, "It is revoked; the gateways listed may accept it still.", schema::of::<Removal>)
             .with(&["X-Edge-Ack"]),
     ],
     errors: &[Code::KeyNotFound, Code::ScopeNotGrantable],
-    ..Operation::internal("revokeKey", Method::Delete, "/v1/projects/{project}/keys/{key}", |delete| on(delete, revoke))
+    ..of_keys("revokeKey", Method::Delete, "/v1/projects/{project}/keys/{key}", |delete| on(delete, revoke))
 };
+
+/// An operation on keys.
+const fn of_keys(id: &'static str, method: Method, path: &'static str, handler: Handler) -> Operation {
+    Operation { tag: "keys", scope: Some(Scope::KeysWrite), ..Operation::internal(id, method, path, handler) }
+}
 
 /// `POST …/keys`.
 async fn create(

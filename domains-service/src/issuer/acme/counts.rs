@@ -14,10 +14,8 @@ impl AcmeAuthority {
         if !self.settings.mirror_limits {
             return Ok(());
         }
-        let name = request.hostname.as_str();
-        let registered = psl::domain_str(name).unwrap_or(name);
-        let demands =
-            self.settings.limits.of_order(&self.settings.name, request.project.as_str(), name, registered, replaces);
+        let (authority, name) = (&self.settings.name, request.hostname.as_str());
+        let demands = self.settings.limits.of_order(authority, request.project.as_str(), name, replaces);
         let queued =
             |(kind, QueuePosition { number, .. }): (QueueKind, _)| IssueError::Queued { number, is_own: kind.is_own() };
         self.core.store.admit(self.applicant(request), &demands).await?.map_err(queued)
@@ -29,9 +27,7 @@ impl AcmeAuthority {
 
     /// Counts a certificate in the local limits.
     pub(super) async fn count_certificate(&self, hostname: &Hostname, replaces: bool) {
-        let name = hostname.as_str();
-        let registered = psl::domain_str(name).unwrap_or(name);
-        let demands = self.settings.limits.of_certificate(&self.settings.name, name, registered, replaces);
+        let demands = self.settings.limits.of_certificate(&self.settings.name, hostname.as_str(), replaces);
         self.count(hostname, &demands).await;
     }
 
