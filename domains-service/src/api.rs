@@ -37,16 +37,17 @@ pub(crate) use domains_api::types;
 use parking_lot::Mutex;
 
 use crate::actor::Actor;
-use crate::app::App;
-use crate::error::{ApiError, Code};
+use crate::app::{ApiState, App};
+use crate::common::Core;
+use crate::error::{ApiResult, Code};
 use crate::feed::Permits;
 use crate::store::credentials::Kind;
 
 /// One operation of the API.
-pub(crate) type Operation = openapi::Operation<Arc<App>, Code>;
+pub(crate) type Operation = openapi::Operation<App, Code>;
 
 /// Turns a method into its handler.
-type Handler = fn(MethodFilter) -> MethodRouter<Arc<App>>;
+type Handler = fn(MethodFilter) -> MethodRouter<App>;
 
 /// Every operation of the public API, in the lists of its modules. The router, the metrics, the interface description,
 /// the dashboard and the command line come from it. Operators have those of one project below `/internal`, and those of
@@ -80,7 +81,7 @@ const OPERATORS_IN_PROJECT: &[&[Operation]] = &[projects::OF_OPERATORS, removal:
 const PROJECT: &str = "/v1/projects/{project}";
 
 /// The public API; every request must carry the gateway's signature, and the key of its caller.
-pub(crate) fn public(app: Arc<App>, guard: GatewayGuard) -> Router {
+pub(crate) fn public(app: App, guard: GatewayGuard) -> Router {
     // What the API is may be read by everybody.
     let descriptions = openapi::routed(describe::DESCRIPTIONS, str::to_owned)
         .method_not_allowed_fallback(method_not_allowed)
@@ -105,8 +106,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Operation> {
 
 /// The internal API: the change stream with the gateways' credentials, events and what services need with theirs,
 /// everything else with those of operators.
-pub(crate) fn internal(app: Arc<App>, effective: Arc<Mutex<EffectiveSettings>>, shutdown: Shutdown) -> Router {
-    let require = |kind| middleware::from_fn_with_state((app.clone(), kind), callers::require_credential);
+pub(crate) fn internal(app: App, effective: Arc<Mutex<EffectiveSettings>>, shutdown: Shutdown) -> Router {
+    let require = |kind| middleware::from_fn_with_state((app.core.clone(), kind), callers::require_credential);
     let (gateway, service, operator) = (require(Kind::Gateway), require(Kind::Service), require(Kind::Operator));
     let whole_body = middleware::from_fn_with_state(extract::BODY_BYTES_MAX, extract::whole_body);
     let edge = openapi::routed(edge::OPERATIONS, str::to_owned)
@@ -138,7 +139,7 @@ pub(crate) fn internal(app: Arc<App>, effective: Arc<Mutex<EffectiveSettings>>, 
 
 /// The operations for the dashboard, which is a client of the API in the same process: what it can do is what the API
 /// can do, with the same refusals. Across projects it only reads. Requests carry their [`Actor`] as an extension.
-pub(crate) fn in_process(app: Arc<App>) -> Router {
+pub(crate) fn in_process(app: App) -> Router {
     let read = OPERATORS.iter().copied().flatten().filter(|operation| operation.method == Method::Get);
     openapi::routed(OPERATIONS.iter().copied().flatten().chain(read), str::to_owned)
         .fallback(not_found)
@@ -185,27 +186,22 @@ fn named_publicly(operation: &str) -> bool {
 }
 
 /// Counts the request under its operation and class of status.
-async fn count(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+async fn count(State(api): State<Arc<ApiState>>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     let operation = name(request.method().as_str(), path);
     // Reports of gateways and services may write nothing.
     let is_change = !request.method().is_safe() && named_publicly(operation);
     let response = next.run(request).await;
     let class = class(response.status().as_u16());
-    app.core.metrics.requests.with_label_values(&[operation, class]).inc();
+    api.core.metrics.requests.with_label_values(&[operation, class]).inc();
     if class == "5xx"
         && let Some(code) = response.extensions().get::<RefusalCode>()
     {
-        *app.api.last_trouble.lock() = Some((code.0.clone(), app.core.clock.now()));
+        *api.faults.last_trouble.lock() = Some((code.0.clone(), api.core.clock.now()));
     } else if class == "2xx" && is_change {
-        *app.api.last_trouble.lock() = None;
+        *api.faults.last_trouble.lock() = None;
     }
     response
-}
-
-/// Counts a request that matches no operation.
-fn count_unknown(app: &App) {
-    app.core.metrics.requests.with_label_values(&["unknown", "4xx"]).inc();
 }
 
 const fn class(status: u16) -> &'static str {
@@ -219,43 +215,36 @@ const fn class(status: u16) -> &'static str {
 
 /// Finds the project in an operator's path. The holder of a key always gets the key's own project.
 async fn find_project(
-    State(app): State<Arc<App>>,
+    State(core): State<Arc<Core>>,
     parameters: RawPathParams,
     mut request: Request,
     next: Next,
-) -> Response {
+) -> ApiResult {
     let operator = request.extensions().get::<Actor>().filter(|actor| actor.is_operator()).cloned();
     let name = parameters.iter().find(|(parameter, _)| *parameter == "project").and_then(|(_, name)| name.parse().ok());
     if let Some((actor, name)) = operator.zip(name) {
-        match app.core.store.project_named(&name).await {
-            Ok(project) => drop(request.extensions_mut().insert(actor.within(project))),
-            Err(error) => return ApiError::from(error).into_response(),
-        }
+        let project = core.store.project_named(&name).await?;
+        request.extensions_mut().insert(actor.within(project));
     }
-    next.run(request).await
+    Ok(next.run(request).await)
 }
 
 /// Limits the rate of changes of a session and of a project. Operators on the internal listener have no limit: they are
 /// the platform's own.
-async fn limit_changes(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+async fn limit_changes(State(api): State<Arc<ApiState>>, request: Request, next: Next) -> Response {
     let actor = request.extensions().get::<Actor>().filter(|_| !request.method().is_safe());
-    let outcome = actor.map_or(Ok(()), |actor| {
-        let (session, project) = actor.session();
-        app.api.throttles.changes.admit(&session, project)
-    });
-    match outcome {
-        Ok(()) => next.run(request).await,
-        Err(wait) => {
-            let seconds = wait.as_millis().div_ceil(1_000).max(1);
-            let message = format!("Too many changes. Retry in {seconds} s; reading is not counted.");
-            let refusal = Code::TooManyChanges.refuse(message);
-            refusal.with_header(http::header::RETRY_AFTER, &seconds.to_string()).into_response()
-        }
+    let session = actor.map(Actor::session);
+    if let Some(Err(wait)) = session.map(|(session, project)| api.throttles.changes.admit(&session, project)) {
+        let seconds = wait.as_millis().div_ceil(1_000).max(1);
+        let message = format!("Too many changes. Retry in {seconds} s; reading is not counted.");
+        let refusal = Code::TooManyChanges.refuse(message);
+        return refusal.with_header(http::header::RETRY_AFTER, &seconds.to_string()).into_response();
     }
+    next.run(request).await
 }
 
-async fn not_found(State(app): State<Arc<App>>) -> Refusal {
-    count_unknown(&app);
+async fn not_found(State(core): State<Arc<Core>>) -> Refusal {
+    core.metrics.requests.with_label_values(&["unknown", "4xx"]).inc();
     Code::NotFound.refuse("There is nothing at this path.")
 }
 

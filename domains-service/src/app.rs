@@ -4,61 +4,56 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use aws_lc_rs::hmac;
-use chassis::clock::Clock;
-use chassis::guard::{TrustedKeys, operator_token, pass_key};
+use axum::extract::FromRef;
+use chassis::guard::operator_token;
 use chassis::peer::Listeners;
-use chassis::seal::SealingKey;
 use chassis::webhook::{Rules, Sender, SystemLookup};
 use contract::time::UnixMillis;
 use parking_lot::Mutex;
 use serde::Serialize;
-use tokio::sync::Notify;
 use verification::{Dns, DnsConfig, networks};
 
-use crate::common::{Core, Settings};
+use crate::common::Core;
 use crate::config::Config;
-use crate::domain::proof::Prover;
 use crate::gateways::Gateways;
 use crate::issuer::Authorities;
-use crate::metrics::Metrics;
-use crate::nodes::Nodes;
-use crate::peers::Peers;
-use crate::store::Store;
 use crate::throttle::Throttles;
 
-/// A day.
-const DAY_MILLIS: i64 = 86_400 * 1_000;
-
-/// The parts of the service. Background tasks take only those that they use; request handlers have all.
+/// The parts of the service. A function takes those that it uses; request handlers get them by `State`.
+#[derive(Clone)]
 pub(crate) struct App {
-    pub(crate) core: Core,
-    pub(crate) gateways: Gateways,
-    pub(crate) issuing: Issuing,
-    pub(crate) api: ApiState,
+    pub(crate) core: Arc<Core>,
+    pub(crate) gateways: Arc<Gateways>,
+    pub(crate) issuing: Arc<Issuing>,
+    pub(crate) api: Arc<ApiState>,
 }
 
-/// DNS, the expected records, and the issuers.
+/// DNS, the addresses of the edge, and the issuers.
 pub(crate) struct Issuing {
+    pub(crate) core: Arc<Core>,
     pub(crate) dns: Arc<dyn Dns>,
     pub(crate) dns_config: DnsConfig,
     pub(crate) edge_addresses: Vec<IpAddr>,
-    pub(crate) prover: Prover,
     pub(crate) authorities: Authorities,
-    /// Wakes the worker: a domain is due.
-    pub(crate) wake: Notify,
 }
 
-/// State that all request handlers share.
+/// State of the API, the dashboard and webhooks.
 pub(crate) struct ApiState {
+    pub(crate) core: Arc<Core>,
     pub(crate) throttles: Throttles,
     /// Derives the keys of operators' sessions and links, which therefore end when this key's secret changes.
     pub(crate) operators: hmac::Key,
     pub(crate) webhook_sender: Sender,
-    /// The last request that failed on our side, for the status: code and time.
+    pub(crate) faults: Faults,
+}
+
+/// Faults that the status shows.
+pub(crate) struct Faults {
+    /// The last request that failed on our side: code and time.
     pub(crate) last_trouble: Mutex<Option<(String, UnixMillis)>>,
-    /// Credential files that were refused at the start, for the status.
+    /// Credential files that were refused at the start.
     pub(crate) refused_files: Mutex<Vec<RefusedFile>>,
-    /// The certificates of the listeners, for the status.
+    /// The certificates of the listeners.
     pub(crate) listeners: Listeners,
 }
 
@@ -76,50 +71,49 @@ pub(crate) struct RefusedFile {
 impl App {
     /// Assembles the parts.
     pub(crate) fn new(
-        config: Config,
-        store: Store,
-        nodes: Arc<Nodes>,
-        clock: Arc<dyn Clock>,
+        config: &Config,
+        core: Arc<Core>,
+        gateways: Arc<Gateways>,
         dns: Arc<dyn Dns>,
         authorities: Authorities,
-        metrics: Metrics,
     ) -> anyhow::Result<Self> {
         let rules = Rules {
             allow_http: config.webhooks.allow_http,
             permits: if config.webhooks.allow_private_addresses { |_| true } else { networks::is_public },
             timeout: config.webhooks.timeout,
         };
-        let api = ApiState {
-            throttles: Throttles::new(clock.clone()),
-            operators: hmac::Key::new(hmac::HMAC_SHA256, operator_token(&config.secret).reveal()),
-            webhook_sender: Sender::new(rules, Arc::new(SystemLookup))?,
+        let faults = Faults {
             last_trouble: Mutex::default(),
             refused_files: Mutex::default(),
             listeners: Listeners::of([&config.tls, &config.internal_tls]),
         };
-        let gateways = Gateways {
-            nodes,
-            peers: Peers::of(&store)?,
-            pass_key: pass_key(&config.secret)?,
-            trusted: TrustedKeys::none(),
-            identities: Mutex::default(),
-        };
-        let issuing = Issuing {
+        let api = Arc::new(ApiState {
+            core: core.clone(),
+            throttles: Throttles::new(core.clock.clone()),
+            operators: hmac::Key::new(hmac::HMAC_SHA256, operator_token(&config.secret).reveal()),
+            webhook_sender: Sender::new(rules, Arc::new(SystemLookup))?,
+            faults,
+        });
+        let issuing = Arc::new(Issuing {
+            core: core.clone(),
             dns,
-            prover: Prover::new(config.edge_zone()?),
-            dns_config: config.dns,
-            edge_addresses: config.edge_addresses,
+            dns_config: config.dns.clone(),
+            edge_addresses: config.edge_addresses.clone(),
             authorities,
-            wake: Notify::new(),
-        };
-        let settings = Settings {
-            plans: config.plans,
-            platform: config.platform_domain,
-            environment: config.environment,
-            names: config.names,
-            removed_kept_millis: i64::from(config.removed_projects_kept_days) * DAY_MILLIS,
-        };
-        let core = Core { store, clock, sealing: SealingKey::of(&config.sealing_secret)?, metrics, settings };
+        });
         Ok(Self { core, gateways, issuing, api })
     }
 }
+
+/// Lets request handlers take a part as their `State`.
+macro_rules! parts {
+    ($($name:ident: $part:ty),+) => {
+        $(impl FromRef<App> for Arc<$part> {
+            fn from_ref(app: &App) -> Self {
+                app.$name.clone()
+            }
+        })+
+    };
+}
+
+parts!(core: Core, gateways: Gateways, issuing: Issuing, api: ApiState);

@@ -187,13 +187,7 @@ fn read_plans(root: &Section<'_>) -> Option<Plans> {
     let Some(path) = root.path("plans")? else { return Some(Plans::stated()) };
     let plans = Source::read(Some(&path), "TOLLHOUSE_PLANS")
         .and_then(|source| Plans::read(&source).map_err(anyhow::Error::from));
-    match plans {
-        Ok(plans) => Some(plans),
-        Err(error) => {
-            root.complain("plans", format!("{error:#}"));
-            None
-        }
-    }
+    plans.map_err(|error| root.complain("plans", format!("{error:#}"))).ok()
 }
 
 fn read_dns(section: &Section<'_>) -> Option<DnsConfig> {

@@ -13,12 +13,11 @@ use std::time::Duration;
 
 use chassis::clock::Clock;
 use chassis::shutdown::Shutdown;
-use chassis::webhook::{Attempt, AttemptResult, Message, Sender, next_attempt};
+use chassis::webhook::{Attempt, AttemptResult, Message, next_attempt};
 use contract::time::UnixMillis;
 use tokio::task::{Id, JoinSet};
 
-use crate::app::App;
-use crate::common::Core;
+use crate::app::ApiState;
 use crate::store::Result;
 use crate::store::webhooks::{self, Delivery, DueDelivery};
 use crate::webhook::EndpointRecord;
@@ -41,11 +40,11 @@ const RENEW_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Sends due deliveries, and disables endpoints that failed for `disable_after`, until `shutdown`. Then finishes the
 /// attempts in progress, each of which has a deadline.
-pub(crate) async fn deliver(app: Arc<App>, disable_after: Duration, shutdown: Shutdown) {
+pub(crate) async fn deliver(api: Arc<ApiState>, disable_after: Duration, shutdown: Shutdown) {
     let mut attempts = Attempts::default();
     while !shutdown.has_begun() {
-        match app.core.store.due_deliveries(app.core.clock.now()).await {
-            Ok(due) => due.into_iter().for_each(|due| attempts.start(&app, disable_after, due)),
+        match api.core.store.due_deliveries(api.core.clock.now()).await {
+            Ok(due) => due.into_iter().for_each(|due| attempts.start(&api, disable_after, due)),
             Err(error) => tracing::error!(%error, "cannot read due webhook deliveries; retrying"),
         }
         tokio::select! {
@@ -69,15 +68,15 @@ struct Attempts {
 impl Attempts {
     /// Starts an attempt, unless its endpoint has one in progress or the maximum is reached; a later search finds it
     /// again.
-    fn start(&mut self, app: &Arc<App>, disable_after: Duration, due: DueDelivery) {
+    fn start(&mut self, api: &Arc<ApiState>, disable_after: Duration, due: DueDelivery) {
         let of_project = self.of.values().filter(|other| other.project == due.project).count();
         let is_busy = self.of.values().any(|other| other.endpoint == due.endpoint);
         if is_busy || of_project >= ATTEMPTS_PER_PROJECT || self.of.len() >= ATTEMPTS_AT_ONCE {
             return;
         }
-        let (app, delivery) = (app.clone(), due.delivery);
+        let (api, delivery) = (api.clone(), due.delivery);
         let task = self.tasks.spawn(async move {
-            if let Err(error) = attempt(&app.core, &app.api.webhook_sender, disable_after, delivery).await {
+            if let Err(error) = attempt(&api, disable_after, delivery).await {
                 tracing::error!(%error, "cannot record a webhook delivery; it will be sent again");
             }
         });
@@ -95,7 +94,8 @@ impl Attempts {
     }
 }
 
-async fn attempt(core: &Core, sender: &Sender, disable_after: Duration, delivery: i64) -> Result<()> {
+async fn attempt(api: &ApiState, disable_after: Duration, delivery: i64) -> Result<()> {
+    let core = &api.core;
     let Some(mut delivery) = webhooks::claim(&core.store, delivery, claim_end(&*core.clock)).await? else {
         return Ok(());
     };
@@ -106,7 +106,7 @@ async fn attempt(core: &Core, sender: &Sender, disable_after: Duration, delivery
     }
     let started = core.clock.monotonic();
     let message = delivery.clone();
-    let mut sending = pin!(send(core, sender, &endpoint, &message));
+    let mut sending = pin!(send(api, &endpoint, &message));
     let attempt = loop {
         match tokio::time::timeout(RENEW_INTERVAL, &mut sending).await {
             Ok(attempt) => break attempt,
@@ -139,9 +139,9 @@ fn claim_end(clock: &dyn Clock) -> UnixMillis {
     clock.now().plus(i64::try_from(CLAIM.as_millis()).unwrap_or(i64::MAX))
 }
 
-async fn send(core: &Core, sender: &Sender, endpoint: &EndpointRecord, delivery: &Delivery) -> Attempt {
-    let now = core.clock.now();
-    let secrets = match endpoint.secrets(&core.sealing, now) {
+async fn send(api: &ApiState, endpoint: &EndpointRecord, delivery: &Delivery) -> Attempt {
+    let now = api.core.clock.now();
+    let secrets = match endpoint.secrets(&api.core.sealing, now) {
         Ok(secrets) => secrets,
         Err(error) => {
             tracing::error!(
@@ -158,5 +158,5 @@ async fn send(core: &Core, sender: &Sender, endpoint: &EndpointRecord, delivery:
         }
     };
     let message = Message { id: &delivery.message, at: now.to_seconds(), body: &delivery.body, secrets: &secrets };
-    sender.send(&endpoint.url, &message).await
+    api.webhook_sender.send(&endpoint.url, &message).await
 }

@@ -12,7 +12,8 @@ use chassis::seal::{SealingKey, SealingSecrets};
 use chassis::secret::Secret;
 use contract::trust::is_node_name;
 
-use crate::app::{App, RefusedFile};
+use crate::app::{ApiState, RefusedFile};
+use crate::config::Config;
 use crate::store::Result;
 use crate::store::credentials::{COMMAND_LINE, Enrolment, Kind, NotEnrolled, Origin};
 use crate::text::digest_of;
@@ -23,30 +24,28 @@ const REMEMBERED_MAX: usize = 100;
 /// The source of the command line's credential, as lists and logs show it.
 const PLATFORM_SECRET: &str = "the platform's secret";
 
-/// Records the command line's credential, which derives from the `platform`'s secret, and the credentials of gateways
-/// and services in these directories. Refuses a copy of a secret that gives more access than a credential.
+/// Records the command line's credential, which derives from the platform's secret, and the credentials of gateways
+/// and services in their directories. Refuses a copy of a secret that gives more access than a credential.
 ///
 /// # Errors
 /// When a directory cannot be listed, or the database does not answer.
-pub(crate) async fn at_start(
-    app: &App,
-    platform: &Secret,
-    directories: [(Kind, Option<PathBuf>); 2],
-) -> anyhow::Result<()> {
-    enrol(app, Kind::Operator, COMMAND_LINE, PLATFORM_SECRET, Ok(operator_token(platform))).await?;
+pub(crate) async fn at_start(api: &ApiState, config: &Config) -> anyhow::Result<()> {
+    enrol(api, Kind::Operator, (COMMAND_LINE, PLATFORM_SECRET), Ok(operator_token(&config.secret))).await?;
+    let directories = [(Kind::Gateway, &config.gateways_directory), (Kind::Service, &config.services_directory)];
     for (kind, directory) in directories {
         let Some(directory) = directory else { continue };
-        for (name, path) in files(&directory)? {
+        for (name, path) in files(directory)? {
             let (file, credential) = (path.display().to_string(), Secret::load(&path));
-            match credential.as_ref().ok().and_then(|credential| other_use(app, platform, credential)) {
+            let readable = credential.as_ref().ok();
+            match readable.and_then(|credential| other_use(&api.core.sealing, &config.secret, credential)) {
                 Some(what) => {
                     let what_to_do = format!(
                         "it contains {what}, which no gateway or service may have; write {name}'s own credential \
                          into it, or remove the file"
                     );
-                    refuse(app, &file, &name, ("other_secret", what_to_do));
+                    refuse(api, &file, &name, ("other_secret", what_to_do));
                 }
-                None => enrol(app, kind, &name, &file, credential).await?,
+                None => enrol(api, kind, (&name, &file), credential).await?,
             }
         }
     }
@@ -54,7 +53,7 @@ pub(crate) async fn at_start(
 }
 
 /// The other purpose of this secret, if it has one besides being a credential.
-fn other_use(app: &App, platform: &Secret, credential: &Secret) -> Option<&'static str> {
+fn other_use(ours: &SealingKey, platform: &Secret, credential: &Secret) -> Option<&'static str> {
     let bytes = credential.reveal();
     if bytes == platform.reveal() {
         return Some(PLATFORM_SECRET);
@@ -66,7 +65,7 @@ fn other_use(app: &App, platform: &Secret, credential: &Secret) -> Option<&'stat
     let lines = std::str::from_utf8(bytes).ok().and_then(|text| SealingSecrets::parse(text).ok());
     let sealing = SealingKey::of(&lines.unwrap_or_else(|| credential.clone().into())).ok()?;
     let mut names = sealing.older().chain([sealing.newest()]);
-    names.any(|name| app.core.sealing.has(name)).then_some("a sealing secret of the platform")
+    names.any(|name| ours.has(name)).then_some("a sealing secret of the platform")
 }
 
 /// The files with credentials and the names that they belong to, sorted by name.
@@ -85,12 +84,17 @@ fn files(directory: &Path) -> anyhow::Result<Vec<(String, PathBuf)>> {
 }
 
 /// Records the credential of a file, or the refusal.
-async fn enrol(app: &App, kind: Kind, name: &str, file: &str, credential: anyhow::Result<Secret>) -> Result<()> {
+async fn enrol(
+    api: &ApiState,
+    kind: Kind,
+    (name, file): (&str, &str),
+    credential: anyhow::Result<Secret>,
+) -> Result<()> {
     let (reason, what_to_do) = match credential {
         Ok(credential) => {
             let digest = digest_of(&credential);
             let new = Enrolment { kind, name, digest: &digest, expires_at: None, from: Origin::File(file) };
-            let mut write = app.core.store.write().await?;
+            let mut write = api.core.store.write().await?;
             let enrolled = write.enrol(&new).await?;
             write.commit().await?;
             match enrolled {
@@ -109,15 +113,15 @@ async fn enrol(app: &App, kind: Kind, name: &str, file: &str, credential: anyhow
             ("unreadable", what_to_do)
         }
     };
-    refuse(app, file, name, (reason, what_to_do));
+    refuse(api, file, name, (reason, what_to_do));
     Ok(())
 }
 
 /// Logs and counts the refusal of a file.
-fn refuse(app: &App, file: &str, name: &str, (reason, what_to_do): (&'static str, String)) {
+fn refuse(api: &ApiState, file: &str, name: &str, (reason, what_to_do): (&'static str, String)) {
     tracing::warn!(file, name, reason, what_to_do, "refused a credential file; the other files are used");
-    app.core.metrics.credential_files_refused.with_label_values(&[reason]).inc();
-    let mut all = app.api.refused_files.lock();
+    api.core.metrics.credential_files_refused.with_label_values(&[reason]).inc();
+    let mut all = api.faults.refused_files.lock();
     if all.len() < REMEMBERED_MAX {
         all.push(RefusedFile { file: file.to_owned(), reason, what_to_do });
     }
@@ -149,17 +153,13 @@ fn in_words(why: &NotEnrolled, kind: Kind, name: &str) -> (&'static str, String)
             "replaced",
             format!("{name} has another credential, made by `{add}`; write that into the file, or remove the file"),
         ),
-        NotEnrolled::OtherKind => (
-            "other_kind",
-            format!("{name} is recorded, but not as a {}; choose another name for the file", kind.as_str()),
-        ),
-        NotEnrolled::TooMany => {
-            let kind = kind.as_str();
-            (
-                "too_many",
-                format!("the maximum of {kind} credentials is reached; revoke one, or remove the file of {name}"),
-            )
+        NotEnrolled::OtherKind => {
+            ("other_kind", format!("{name} is recorded, but not as a {kind}; choose another name for the file"))
         }
+        NotEnrolled::TooMany => (
+            "too_many",
+            format!("the maximum of {kind} credentials is reached; revoke one, or remove the file of {name}"),
+        ),
     }
 }
 

@@ -16,7 +16,7 @@ use contract::feed::{Change, Frame, Mark, Position, Revision};
 use futures_util::stream::{self, Stream};
 use tokio::sync::mpsc;
 
-use crate::app::App;
+use crate::gateways::Gateways;
 use crate::identities::Version;
 use crate::keyring::{self, KeyUpdate};
 use crate::metrics::Metrics;
@@ -135,8 +135,8 @@ impl Drop for Counted {
 
 /// Serves one follower until it leaves, stalls, is revoked, or the service ends.
 pub(crate) async fn serve(follower: Follower, shutdown: Shutdown) -> Result<(), Ended> {
-    let _counted = Counted::new(follower.app.core.metrics.clone());
-    let mut watch = follower.app.core.store.watch_credential(&follower.credential.digest);
+    let _counted = Counted::new(follower.gateways.core.metrics.clone());
+    let mut watch = follower.gateways.core.store.watch_credential(&follower.credential.digest);
     tokio::select! {
         biased;
         () = watch.revoked() => Err(Ended::Revoked),
@@ -158,7 +158,7 @@ pub(crate) fn body(pieces: mpsc::Receiver<Bytes>, watch: Watch) -> impl Stream<I
 }
 
 async fn follow(mut follower: Follower, shutdown: Shutdown) -> Result<(), Ended> {
-    let mut commits = follower.app.core.store.commits();
+    let mut commits = follower.gateways.core.store.commits();
     let mut beat = tokio::time::interval(HEARTBEAT);
     // The keys come first, so that a gateway has them when it is ready.
     follower.keyring().await?;
@@ -178,38 +178,27 @@ async fn follow(mut follower: Follower, shutdown: Shutdown) -> Result<(), Ended>
 
 /// A follower, and the position up to which it was sent changes.
 pub(crate) struct Follower {
-    app: Arc<App>,
-    permits: Arc<Permits>,
+    pub(crate) gateways: Arc<Gateways>,
+    pub(crate) permits: Arc<Permits>,
     /// The credential of its request.
-    credential: Credential,
+    pub(crate) credential: Credential,
     /// The name of its process.
-    node: String,
-    wants_keyring: bool,
+    pub(crate) node: String,
+    pub(crate) wants_keyring: bool,
     /// The keys that it has been sent.
-    keys: Option<Version>,
-    pieces: mpsc::Sender<Bytes>,
+    pub(crate) keys: Option<Version>,
+    pub(crate) pieces: mpsc::Sender<Bytes>,
     /// The revision the follower has been sent, and the mark that it has for it.
-    sent: (Revision, Option<Mark>),
+    pub(crate) sent: (Revision, Option<Mark>),
 }
 
 impl Follower {
-    pub(crate) fn new(
-        app: Arc<App>,
-        permits: Arc<Permits>,
-        (credential, node): (Credential, String),
-        wants_keyring: bool,
-        after: (Revision, Option<Mark>),
-        pieces: mpsc::Sender<Bytes>,
-    ) -> Self {
-        Self { app, permits, credential, node, wants_keyring, keys: None, pieces, sent: after }
-    }
-
     /// Sends the keys if they changed since the last time. Without a database the follower keeps its keys.
     async fn keyring(&mut self) -> Result<(), Ended> {
         if !self.wants_keyring {
             return Ok(());
         }
-        match keyring::update_for(&self.app.core, &self.app.gateways, &self.credential, self.keys).await {
+        match keyring::update_for(&self.gateways, &self.credential, self.keys).await {
             Ok(KeyUpdate::Keys { sealed, version }) => {
                 let mut piece = Vec::new();
                 write_frame(&mut piece, &Frame::Keyring { sealed });
@@ -231,7 +220,13 @@ impl Follower {
     async fn catch_up(&mut self) -> Result<(), Ended> {
         let mut last = None;
         loop {
-            match self.app.core.store.changes_after(&self.app.core.sealing, self.sent, CHANGES_PER_READ).await? {
+            match self
+                .gateways
+                .core
+                .store
+                .changes_after(&self.gateways.core.sealing, self.sent, CHANGES_PER_READ)
+                .await?
+            {
                 Next::Changes(changes) if changes.is_empty() => return Ok(()),
                 Next::Changes(changes) => self.changes(changes).await?,
                 Next::Snapshot if last == Some(self.sent) => return Err(Ended::Circle),
@@ -241,7 +236,7 @@ impl Follower {
                 }
                 // It followed this history until now.
                 Next::OtherHistory(_) => {
-                    self.app.gateways.went_back();
+                    self.gateways.went_back();
                     return Err(Ended::OtherHistory);
                 }
             }
@@ -270,11 +265,11 @@ impl Follower {
     }
 
     async fn read_snapshot(&self) -> Result<Position, Ended> {
-        let (mut reading, position, entities) = self.app.core.store.snapshot().await?;
+        let (mut reading, position, entities) = self.gateways.core.store.snapshot().await?;
         let mut piece = Vec::new();
         write_frame(&mut piece, &Frame::SnapshotBegin { entities });
         // By kind, certificates before the sites that need them.
-        let (mut read, mut check) = (Read::default(), Check::new(&self.app.core.sealing));
+        let (mut read, mut check) = (Read::default(), Check::new(&self.gateways.core.sealing));
         let (mut sent, mut unreadable) = (0, Vec::new());
         loop {
             let entities = Store::entities_after(&mut reading, &read, ENTITIES_PER_READ).await?;
@@ -308,8 +303,8 @@ impl Follower {
 
     async fn heartbeat(&self) -> Result<(), Ended> {
         let mut piece = Vec::new();
-        let among = Some(self.app.gateways.nodes.among(&self.node));
-        write_frame(&mut piece, &Frame::Heartbeat { revision: self.sent.0, at: self.app.core.clock.now(), among });
+        let among = Some(self.gateways.nodes.among(&self.node));
+        write_frame(&mut piece, &Frame::Heartbeat { revision: self.sent.0, at: self.gateways.core.clock.now(), among });
         self.send(piece).await
     }
 

@@ -4,22 +4,25 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chassis::guard::TrustedKeys;
+use chassis::guard::{TrustedKeys, pass_key};
 use contract::feed::{Position, Revision};
 use contract::token::{KeySet, SigningKey};
 use parking_lot::Mutex;
 
+use crate::common::Core;
+use crate::config::Config;
 use crate::identities::Identities;
 use crate::nodes::{Nodes, invalid};
 use crate::peers::Peers;
 use crate::store::log::claim;
-use crate::store::{Result, Store, Write};
+use crate::store::{Result, Write};
 
 /// How long the answer to a change or a withdrawal waits for the gateways.
 pub(crate) const ACKNOWLEDGEMENT_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// The gateways that follow this service, and the keys that they sign with.
 pub(crate) struct Gateways {
+    pub(crate) core: Arc<Core>,
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) peers: Peers,
     /// Signs operators' passes for services and for gateways.
@@ -31,6 +34,18 @@ pub(crate) struct Gateways {
 }
 
 impl Gateways {
+    /// No gateway, and no key of one.
+    pub(crate) fn new(config: &Config, core: Arc<Core>) -> anyhow::Result<Self> {
+        Ok(Self {
+            nodes: Arc::new(Nodes::new(core.clock.clone())),
+            peers: Peers::of(&core.store)?,
+            pass_key: pass_key(&config.secret)?,
+            trusted: TrustedKeys::none(),
+            identities: Mutex::default(),
+            core,
+        })
+    }
+
     /// Commits, and waits up to a second until every live gateway has applied the change, so that the caller gets its
     /// answer when the change is effective.
     pub(crate) async fn commit_everywhere(&self, write: Write) -> Result<()> {
@@ -53,7 +68,8 @@ impl Gateways {
     }
 
     /// Loads the registered gateway processes. Returns the newest revision, which is read before them.
-    pub(crate) async fn load_processes(&self, store: &Store) -> Result<Revision> {
+    pub(crate) async fn load_processes(&self) -> Result<Revision> {
+        let store = &self.core.store;
         let newest = store.newest_revision().await?;
         if store.has_gone_back() {
             self.went_back();

@@ -19,6 +19,8 @@ use contract::project::ProjectUid;
 use contract::time::{UnixMillis, UnixSeconds};
 use zeroize::Zeroizing;
 
+use crate::store::StoreError;
+
 pub use crate::domain::failure::IssueError;
 pub use crate::limits::QueuePosition;
 pub use local::{LocalAuthority, signing};
@@ -99,6 +101,18 @@ pub trait Issuer: Send + Sync {
     /// Deactivates the authorizations of an order, because its name is no longer ours.
     async fn abandon(&self, _order_url: &str) -> Result<(), IssueError> {
         Ok(())
+    }
+}
+
+impl From<StoreError> for IssueError {
+    fn from(error: StoreError) -> Self {
+        Self::Unavailable(error.to_string())
+    }
+}
+
+impl From<anyhow::Error> for IssueError {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Unavailable(format!("{error:#}"))
     }
 }
 

@@ -11,15 +11,15 @@
 //! it opens. While the database is away, all of this waits and is tried again.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use chassis::shutdown::Shutdown;
 
-use crate::app::App;
 use crate::common::Core;
+use crate::gateways::Gateways;
 use crate::keyring;
-use crate::nodes::Nodes;
 use crate::store::sealed::{COLUMNS, Column, Resealed, SealedCounts};
 use crate::store::{Result, domains};
 
@@ -146,16 +146,17 @@ async fn drop_sealed_with(core: &Core, seal: &str) -> Result<()> {
 }
 
 /// Seals rows of older secrets with the newest, until `shutdown`.
-pub(crate) async fn rotate(app: std::sync::Arc<App>, shutdown: Shutdown) {
+pub(crate) async fn rotate(gateways: Arc<Gateways>, shutdown: Shutdown) {
     while !shutdown.has_begun() {
-        if let Err(error) = rotate_once(&app.core, &app.gateways.nodes, &shutdown).await {
+        if let Err(error) = rotate_once(&gateways, &shutdown).await {
             tracing::error!(%error, "cannot seal rows with the newest sealing secret; retrying in a minute");
         }
         shutdown.pause(INTERVAL).await;
     }
 }
 
-async fn rotate_once(core: &Core, nodes: &Nodes, shutdown: &Shutdown) -> Result<()> {
+async fn rotate_once(gateways: &Gateways, shutdown: &Shutdown) -> Result<()> {
+    let core = &gateways.core;
     let counts = core.store.count_sealed().await?;
     repair_names(core, &counts).await?;
     set_gauge(core, SealedCounts::of(&core.sealing, &counts));
@@ -164,7 +165,7 @@ async fn rotate_once(core: &Core, nodes: &Nodes, shutdown: &Shutdown) -> Result<
     let older: Vec<&str> = core.sealing.older().filter(needed).collect();
     for seal in &older {
         for column in std::iter::once(None).chain(COLUMNS.map(Some)) {
-            done += reseal_all(core, nodes, shutdown, column, seal).await?;
+            done += reseal_all(gateways, shutdown, column, seal).await?;
         }
     }
     if !older.is_empty() {
@@ -176,13 +177,8 @@ async fn rotate_once(core: &Core, nodes: &Nodes, shutdown: &Shutdown) -> Result<
 }
 
 /// Seals again the rows of one secret in one column, or in certificates; returns their number.
-async fn reseal_all(
-    core: &Core,
-    nodes: &Nodes,
-    shutdown: &Shutdown,
-    column: Option<Column>,
-    seal: &str,
-) -> Result<u64> {
+async fn reseal_all(gateways: &Gateways, shutdown: &Shutdown, column: Option<Column>, seal: &str) -> Result<u64> {
+    let core = &gateways.core;
     let (mut done, mut after) = (0, String::new());
     loop {
         let Resealed { done: now, last, revision } = match column {
@@ -195,7 +191,7 @@ async fn reseal_all(
         core.metrics.sealed.with_label_values(&["newest"]).add(moved);
         core.metrics.sealed.with_label_values(&["older"]).sub(moved);
         if let Some(revision) = revision {
-            nodes.acknowledged(revision, APPLY_TIME_MAX).await;
+            gateways.nodes.acknowledged(revision, APPLY_TIME_MAX).await;
         }
         shutdown.pause(PAUSE).await;
         if shutdown.has_begun() {

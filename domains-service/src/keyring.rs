@@ -18,7 +18,6 @@ use chassis::seal::name_in;
 use chassis::shutdown::Shutdown;
 use contract::keyring::{KEYRING_PLACE, Keyring};
 
-use crate::app::App;
 use crate::common::Core;
 use crate::gateways::Gateways;
 use crate::identities::{Identities, Master, Version, version_of};
@@ -56,7 +55,8 @@ fn seal(core: &Core, master: &Master) -> anyhow::Result<SealedGeneration> {
 }
 
 /// The keys of all registered gateways. They are derived after a change, and kept.
-pub(crate) async fn identities(core: &Core, gateways: &Gateways) -> anyhow::Result<Arc<Identities>> {
+pub(crate) async fn identities(gateways: &Gateways) -> anyhow::Result<Arc<Identities>> {
+    let core = &gateways.core;
     // The order matters: a credential that is revoked after the generations were read is not in the list, so it never
     // gets the tickets that its revocation made.
     let stored = generations(core.store.reader()).await?;
@@ -153,12 +153,11 @@ pub(crate) enum KeyUpdate {
 
 /// The update for the gateway with this credential, which has the keys of version `has`.
 pub(crate) async fn update_for(
-    core: &Core,
     gateways: &Gateways,
     gateway: &Credential,
     has: Option<Version>,
 ) -> anyhow::Result<KeyUpdate> {
-    let identities = identities(core, gateways).await?;
+    let identities = identities(gateways).await?;
     if !identities.is_good(gateway) {
         return Ok(KeyUpdate::Revoked);
     }
@@ -168,15 +167,15 @@ pub(crate) async fn update_for(
     let generations = identities.generations(gateway)?;
     let (gateway, public) = (gateway.name.clone(), identities.public.clone());
     let keyring = Keyring { gateway, generations, identities: public, passes: gateways.passes() };
-    let sealed = core.sealing.seal(&serde_json::to_vec(&keyring)?, KEYRING_PLACE)?;
+    let sealed = gateways.core.sealing.seal(&serde_json::to_vec(&keyring)?, KEYRING_PLACE)?;
     Ok(KeyUpdate::Keys { sealed, version: identities.version })
 }
 
 /// Rotates the keys and trusts their signatures, until `shutdown`.
-pub(crate) async fn keep(app: Arc<App>, shutdown: Shutdown) {
+pub(crate) async fn keep(gateways: Arc<Gateways>, shutdown: Shutdown) {
     let mut failing = false;
     while !shutdown.has_begun() {
-        let rotated = rotate_if_due(&app.core, &app.gateways).await;
+        let rotated = rotate_if_due(&gateways).await;
         if let (Err(error), false) = (&rotated, failing) {
             tracing::warn!(
                 error = format!("{error:#}"),
@@ -189,8 +188,8 @@ pub(crate) async fn keep(app: Arc<App>, shutdown: Shutdown) {
 }
 
 /// Rotates the keys if they are due, and trusts their signatures.
-pub(crate) async fn rotate_if_due(core: &Core, gateways: &Gateways) -> anyhow::Result<()> {
-    renew_when_due(core).await.context("rotating the signing keys of gateways")?;
-    gateways.trusted.replace(&identities(core, gateways).await?.public);
+pub(crate) async fn rotate_if_due(gateways: &Gateways) -> anyhow::Result<()> {
+    renew_when_due(&gateways.core).await.context("rotating the signing keys of gateways")?;
+    gateways.trusted.replace(&identities(gateways).await?.public);
     Ok(())
 }

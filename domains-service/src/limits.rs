@@ -82,6 +82,12 @@ impl Limit {
         free_at.max(now).plus(self.refill)
     }
 
+    /// The default share of one project.
+    pub(crate) const fn share(self) -> Self {
+        let burst = if self.burst < SHARES { 1 } else { self.burst / SHARES };
+        Self { burst, refill: self.refill * SHARES }
+    }
+
     /// `burst` units in a span of time.
     const fn of(burst: i64, span: i64) -> Self {
         // Rather a little later than a little too early.
@@ -145,25 +151,10 @@ impl Default for Limits {
     }
 }
 
-impl Limit {
-    /// The default share of one project.
-    pub(crate) const fn share(self) -> Self {
-        let burst = if self.burst < SHARES { 1 } else { self.burst / SHARES };
-        Self { burst, refill: self.refill * SHARES }
-    }
-}
-
 impl Limits {
     /// The demands of an order. A renewal that names the certificate it replaces is exempt from all limits except the
     /// one on failures.
-    pub(crate) fn of_order(
-        &self,
-        authority: &str,
-        project: &str,
-        name: &str,
-        registered: &str,
-        replaces: bool,
-    ) -> Vec<Demand> {
+    pub(crate) fn of_order(&self, authority: &str, project: &str, name: &str, replaces: bool) -> Vec<Demand> {
         let demand = |kind, of: &str, takes| self.demand(authority, kind, of, takes);
         let mut demands = vec![demand(QueueKind::Failures, name, false)];
         if !replaces {
@@ -171,7 +162,7 @@ impl Limits {
                 demand(QueueKind::Orders, "", true),
                 demand(QueueKind::Project, project, true),
                 // These two limits count certificates, so a failed order takes nothing from them.
-                demand(QueueKind::Registered, registered, false),
+                demand(QueueKind::Registered, registered(name), false),
                 demand(QueueKind::Exact, name, false),
             ]);
         }
@@ -179,13 +170,10 @@ impl Limits {
     }
 
     /// The demands of an issued certificate. One that replaces another takes nothing.
-    pub(crate) fn of_certificate(&self, authority: &str, name: &str, registered: &str, replaces: bool) -> Vec<Demand> {
-        if replaces {
-            return Vec::new();
-        }
-        [(QueueKind::Registered, registered), (QueueKind::Exact, name)]
-            .map(|(kind, of)| self.demand(authority, kind, of, true))
-            .to_vec()
+    pub(crate) fn of_certificate(&self, authority: &str, name: &str, replaces: bool) -> Vec<Demand> {
+        let counted =
+            [(QueueKind::Registered, registered(name)), (QueueKind::Exact, name)].into_iter().filter(|_| !replaces);
+        counted.map(|(kind, of)| self.demand(authority, kind, of, true)).collect()
     }
 
     /// The demands of a failed proof.
@@ -210,6 +198,11 @@ impl Limits {
     }
 }
 
+/// The part of a name that its owner registered.
+fn registered(name: &str) -> &str {
+    psl::domain_str(name).unwrap_or(name)
+}
+
 /// Maximum of names of one queue that are due at the same time.
 pub(crate) const OFFERS_MAX: i64 = 256;
 
@@ -221,8 +214,7 @@ pub(crate) fn queue_name(authority: &str, kind: QueueKind, of: &str) -> String {
 /// Takes a unit from a limit that is full again at `free_at`. Returns the new such time, or the time from which a unit
 /// is available.
 pub(crate) fn admit(free_at: UnixMillis, now: UnixMillis, limit: Limit) -> Result<UnixMillis, UnixMillis> {
-    let begin = free_at.max(now);
-    let next = begin.plus(limit.refill);
+    let next = limit.take(free_at, now);
     let room_from = next.plus(-limit.burst * limit.refill);
     if room_from <= now { Ok(next) } else { Err(room_from) }
 }
@@ -281,11 +273,11 @@ mod tests {
     #[test]
     fn a_renewal_is_limited_only_by_failures_of_the_name() {
         let limits = Limits::default();
-        let demands = limits.of_order("one", "demo", "shop.customer.com", "customer.com", true);
+        let demands = limits.of_order("one", "demo", "shop.customer.com", true);
         assert_eq!(demands.len(), 1);
         assert!(!demands[0].takes);
         assert_eq!(demands[0].name, limits.of_failure("one", "shop.customer.com")[0].name);
-        assert_eq!(limits.of_order("one", "demo", "shop.customer.com", "customer.com", false).len(), 5);
+        assert_eq!(limits.of_order("one", "demo", "shop.customer.com", false).len(), 5);
     }
 
     #[test]

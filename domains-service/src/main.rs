@@ -46,8 +46,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         }
         return Ok(());
     }
-    let source = Source::read(arguments.config.as_deref(), ENVIRONMENT_PREFIX)?;
-    let config = Config::read(&source)?;
+    let config = Config::read(&Source::read(arguments.config.as_deref(), ENVIRONMENT_PREFIX)?)?;
     if arguments.check_config {
         println!("the configuration is valid");
         return Ok(());

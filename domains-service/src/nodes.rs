@@ -280,15 +280,16 @@ impl Nodes {
             let last_seen = row.map_or(node.last_seen, |row| row.last_seen.max(node.last_seen));
             all.push(ServingProcess { report: node.report.clone(), live, first_seen, last_seen, reported_here: true });
         }
-        all.extend(on_record.into_values().map(|process| ServingProcess {
-            report: process.report.clone(),
+        all.extend(on_record.into_values().cloned().map(|Process { report, first_seen, last_seen }| ServingProcess {
+            report,
             live: false,
-            first_seen: process.first_seen,
-            last_seen: process.last_seen,
+            first_seen,
+            last_seen,
             reported_here: false,
         }));
         all.retain(|known| known.live || known.last_seen >= forgotten_before);
-        let mut all = without_replaced(all);
+        let newest = newest_of(all.iter().map(|known| (&known.report, known.first_seen)));
+        all.retain(|known| known.live || !is_replaced(&known.report, (known.first_seen, known.last_seen), &newest));
         all.sort_by(|left, right| left.report.node.cmp(&right.report.node));
         all
     }
@@ -331,25 +332,14 @@ impl Nodes {
         let waiting = async {
             loop {
                 let state = state();
-                if state.lagging.is_empty() {
-                    return state;
-                }
                 // The sender lives as long as `self`.
-                if changed.changed().await.is_err() {
+                if state.lagging.is_empty() || changed.changed().await.is_err() {
                     return state;
                 }
             }
         };
-        match tokio::time::timeout(time, waiting).await {
-            Ok(state) => state,
-            Err(_) => state(),
-        }
+        tokio::time::timeout(time, waiting).await.unwrap_or_else(|_| state())
     }
-}
-
-/// Whether a process was last seen before the newest one over its data directory started.
-fn is_replaced((first_seen, last_seen): (UnixMillis, UnixMillis), newest: UnixMillis) -> bool {
-    newest > first_seen && last_seen <= newest.plus(CLOCKS_DIFFER_MILLIS)
 }
 
 /// The name of the credential that a process uses.
@@ -362,25 +352,34 @@ fn is_sibling(left: &NodeReport, right: &NodeReport) -> bool {
     left.place.is_some() && left.place == right.place && gateway_of(&left.node) == gateway_of(&right.node)
 }
 
-/// Leaves out processes that another one has replaced over their data directory. A process that was seen after the
-/// newest one started has a copy of the directory, or drains: it counts.
-fn without_replaced(mut all: Vec<ServingProcess>) -> Vec<ServingProcess> {
-    let mut newest: HashMap<(Option<String>, String), UnixMillis> = HashMap::new();
-    let key = |known: &ServingProcess| {
-        let gateway = gateway_of(&known.report.node).map(str::to_owned);
-        known.report.place.clone().map(|place| (gateway, place))
-    };
-    for known in &all {
-        if let Some(key) = key(known) {
-            let first = newest.entry(key).or_insert(known.first_seen);
-            *first = known.first_seen.max(*first);
+/// The data directory of a process, with its gateway.
+fn place_of(report: &NodeReport) -> Option<(Option<String>, String)> {
+    Some((gateway_of(&report.node).map(str::to_owned), report.place.clone()?))
+}
+
+/// For each data directory, when the newest of these processes over it was first seen.
+fn newest_of<'n>(
+    processes: impl Iterator<Item = (&'n NodeReport, UnixMillis)>,
+) -> HashMap<(Option<String>, String), UnixMillis> {
+    let mut newest = HashMap::new();
+    for (report, first_seen) in processes {
+        if let Some(place) = place_of(report) {
+            let latest = newest.entry(place).or_insert(first_seen);
+            *latest = first_seen.max(*latest);
         }
     }
-    all.retain(|known| {
-        let newest = key(known).and_then(|key| newest.get(&key).copied());
-        known.live || !newest.is_some_and(|newest| is_replaced((known.first_seen, known.last_seen), newest))
-    });
-    all
+    newest
+}
+
+/// Whether a process was last seen before the newest one over its data directory started. One that was seen after that
+/// has a copy of the directory, or drains: it counts.
+fn is_replaced(
+    report: &NodeReport,
+    (first_seen, last_seen): (UnixMillis, UnixMillis),
+    newest: &HashMap<(Option<String>, String), UnixMillis>,
+) -> bool {
+    let newest = place_of(report).and_then(|place| newest.get(&place));
+    newest.is_some_and(|newest| *newest > first_seen && last_seen <= newest.plus(CLOCKS_DIFFER_MILLIS))
 }
 
 /// The names of considered processes that have not applied the revision.

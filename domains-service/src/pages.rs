@@ -26,22 +26,25 @@ use domains_api::Operation;
 
 /// The service, as the pages see it.
 pub(crate) struct Pages {
-    app: Arc<App>,
+    app: App,
     /// The API, without its listener.
     api: Router,
 }
 
 impl Pages {
-    pub(crate) fn of(app: Arc<App>) -> Arc<Self> {
+    pub(crate) fn of(app: App) -> Arc<Self> {
         Arc::new(Self { api: api::in_process(app.clone()), app })
     }
 }
 
 impl From<ApiError> for Refused {
     fn from(error: ApiError) -> Self {
-        let ErrorBody { status, code, message, .. } = error.0.body().clone();
-        Self { status, code, message }
+        refused(error.0.body().clone())
     }
+}
+
+fn refused(ErrorBody { status, code, message, .. }: ErrorBody) -> Refused {
+    Refused { status, code, message }
 }
 
 #[async_trait]
@@ -55,7 +58,7 @@ impl ControlPlane for Pages {
     }
 
     fn origin(&self, extensions: &Extensions) -> Option<Origin> {
-        callers::origin(&self.app, extensions)
+        callers::origin(&self.app.gateways, extensions)
     }
 
     async fn call(
@@ -73,37 +76,29 @@ impl ControlPlane for Pages {
         *request.method_mut() = operation.method.as_str().parse().map_err(|_| Refused::internal())?;
         *request.uri_mut() = path.parse().map_err(|_| Refused::internal())?;
         request.extensions_mut().insert(actor.clone());
-        let response = match self.api.clone().oneshot(request).await {
-            Ok(response) => response,
-            Err(never) => match never {},
-        };
+        let Ok(response) = self.api.clone().oneshot(request).await;
         let (head, body) = response.into_parts();
         let status = head.status;
         let acknowledged = head.headers.get("x-edge-ack").and_then(|value| value.to_str().ok()).map(str::to_owned);
         let bytes = body.collect().await.map_err(|_| Refused::internal())?.to_bytes();
         if !status.is_success() {
-            let refusal: ErrorBody = serde_json::from_slice(&bytes).map_err(|_| Refused::internal())?;
-            let ErrorBody { code, message, status, .. } = refusal;
-            return Err(Refused { status, code, message });
+            return Err(serde_json::from_slice(&bytes).map_or_else(|_| Refused::internal(), refused));
         }
-        let body = if bytes.is_empty() {
-            Value::Null
-        } else {
-            serde_json::from_slice(&bytes).map_err(|_| Refused::internal())?
-        };
+        let bytes: &[u8] = if bytes.is_empty() { b"null" } else { &bytes };
+        let body = serde_json::from_slice(bytes).map_err(|_| Refused::internal())?;
         Ok(Answered { status: status.as_u16(), body, acknowledged })
     }
 
     async fn sign_in(&self, key: &str, origin: Origin) -> Result<(ProjectRef, NewSession), NotSignedIn> {
-        sessions::sign_in(&self.app, key, origin).await
+        sessions::sign_in(&self.app.api, key, origin).await
     }
 
     async fn follow_link(&self, link: &str, origin: Origin) -> Result<NewSession, NotSignedIn> {
-        sessions::follow_link(&self.app, link, origin).await
+        sessions::follow_link(&self.app.api, link, origin).await
     }
 
     async fn find_session(&self, secret: &str, origin: Origin, by_itself: bool) -> Result<Option<SignedIn>, Refused> {
-        Ok(sessions::find(&self.app, secret, origin, by_itself).await?)
+        Ok(sessions::find(&self.app.api, secret, origin, by_itself).await?)
     }
 
     async fn end_session(&self, session: &SignedIn, everywhere: bool) -> Result<(), Refused> {

@@ -8,22 +8,11 @@ use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
 use crate::domain::kept::KeptDomain;
-use crate::domain::redirect::{self, RedirectNode};
+use crate::domain::redirect;
 use crate::domain::{Domain, RedirectTarget};
 use crate::store::projects::{ProjectRecord, Removed, end_sessions, save_removal};
 use crate::store::withdrawals::Kind;
 use crate::store::{Result, Write, acme, domains, keys, queue};
-
-/// A domain, as far as redirects care.
-pub(crate) fn node(domain: &Domain) -> RedirectNode {
-    RedirectNode {
-        name: domain.name.clone(),
-        status: domain.status,
-        primary: domain.primary,
-        redirects: domain.redirect.is_some(),
-        next_primary: false,
-    }
-}
 
 /// The target of a domain's redirect.
 pub(crate) async fn target_of(write: &mut Write, domain: &Domain, target: &RedirectTarget) -> Result<Option<Domain>> {
@@ -38,18 +27,11 @@ pub(crate) async fn site(write: &mut Write, domain: &Domain) -> Result<()> {
     if domain.unreadable.is_some() {
         return Ok(());
     }
-    let target = match &domain.redirect {
-        Some(rule) => target_of(write, domain, &rule.to).await?,
-        None => None,
-    };
-    let destination = redirect::destination(domain.redirect.as_ref(), target.as_ref().map(node).as_ref());
-    match domain.site(destination) {
-        Some(site) => {
-            write.put(Entity::Site(site)).await?;
-            write.forget_withdrawal(Kind::Name, domain.name.as_str(), &domain.project).await
-        }
-        None => withdraw_site(write, domain).await,
-    }
+    let target = if let Some(rule) = &domain.redirect { target_of(write, domain, &rule.to).await? } else { None };
+    let destination = redirect::destination(domain.redirect.as_ref(), target.as_ref());
+    let Some(site) = domain.site(destination) else { return withdraw_site(write, domain).await };
+    write.put(Entity::Site(site)).await?;
+    write.forget_withdrawal(Kind::Name, domain.name.as_str(), &domain.project).await
 }
 
 /// Publishes the sites of the domain and of those that redirect to it. The domain must be saved.

@@ -15,7 +15,7 @@ use contract::time::UnixMillis;
 use serde_json::json;
 
 use crate::actor::Actor;
-use crate::app::App;
+use crate::app::Issuing;
 use crate::domain::reconcile::{Action, DnsCheck, Holder, LostDomain, Permitted, Policy, decide};
 use crate::domain::state::UNPAID_GRACE_MILLIS;
 use crate::domain::{Domain, Status, order};
@@ -48,28 +48,29 @@ pub(crate) enum Reconciled {
 }
 
 /// Checks a domain and applies the decision.
-pub(crate) async fn reconcile(app: &App, domain: &Domain, reason: Reason) -> Result<Reconciled> {
-    let now = app.core.clock.now();
-    let reconciled = Box::pin(reconcile_once(app, domain, reason, now)).await;
+pub(crate) async fn reconcile(issuing: &Issuing, domain: &Domain, reason: Reason) -> Result<Reconciled> {
+    let now = issuing.core.clock.now();
+    let reconciled = Box::pin(reconcile_once(issuing, domain, reason, now)).await;
     if let Err(StoreError::Database(_)) = reconciled {
-        app.core.store.give_back_later(domain, now);
+        issuing.core.store.give_back_later(domain, now);
     }
     reconciled
 }
 
-async fn reconcile_once(app: &App, domain: &Domain, reason: Reason, now: UnixMillis) -> Result<Reconciled> {
-    let Some(mut leased) = Leased::claim(&app.core.store, domain, now).await? else { return Ok(Reconciled::Elsewhere) };
-    if reason == Reason::Schedule && waits_only_for_authorities(&app.issuing.authorities, domain, now) {
-        postpone(&app.core.store, &app.issuing.authorities, leased).await?;
+async fn reconcile_once(issuing: &Issuing, domain: &Domain, reason: Reason, now: UnixMillis) -> Result<Reconciled> {
+    let core = &issuing.core;
+    let Some(mut leased) = Leased::claim(&core.store, domain, now).await? else { return Ok(Reconciled::Elsewhere) };
+    if reason == Reason::Schedule && waits_only_for_authorities(&issuing.authorities, domain, now) {
+        postpone(&core.store, &issuing.authorities, leased).await?;
         return Ok(Reconciled::Done);
     }
-    let started = app.core.clock.monotonic();
-    let check = check(app, domain).await?;
-    let seconds = app.core.clock.monotonic().saturating_sub(started).as_secs_f64();
-    app.core.metrics.verify_seconds.with_label_values(&[reason.as_str()]).observe(seconds);
+    let started = core.clock.monotonic();
+    let check = check(issuing, domain).await?;
+    let seconds = core.clock.monotonic().saturating_sub(started).as_secs_f64();
+    core.metrics.verify_seconds.with_label_values(&[reason.as_str()]).observe(seconds);
     let Some(check) = check else { return Ok(Reconciled::Elsewhere) };
-    advice::ask(&app.core, &app.issuing.authorities, &mut leased).await?;
-    Box::pin(apply_check(app, leased, check, reason)).await
+    advice::ask(core, &issuing.authorities, &mut leased).await?;
+    Box::pin(apply_check(issuing, leased, check, reason)).await
 }
 
 /// Whether only an order is due and every authority is unreachable: DNS was checked lately and is not asked again.
@@ -91,12 +92,13 @@ async fn postpone(store: &Store, authorities: &Authorities, mut leased: Leased<D
 }
 
 /// Checks DNS. `None` if the project is gone or the name can no longer be attached.
-async fn check(app: &App, domain: &Domain) -> Result<Option<DnsCheck>> {
-    let Some(project) = find_project(app.core.store.reader(), &domain.project).await? else { return Ok(None) };
-    let mut connection = app.core.store.reader().acquire().await?;
+async fn check(issuing: &Issuing, domain: &Domain) -> Result<Option<DnsCheck>> {
+    let store = &issuing.core.store;
+    let Some(project) = find_project(store.reader(), &domain.project).await? else { return Ok(None) };
+    let mut connection = store.reader().acquire().await?;
     let claims = domains::find_claims(&mut connection, &domain.name).await?;
     drop(connection);
-    Ok(check_dns(app, &project, domain, claim(&claims, &project, domain)).await)
+    Ok(check_dns(issuing, &project, domain, claim(&claims, &project, domain)).await)
 }
 
 /// The state of a domain's ownership before the DNS check.
@@ -111,14 +113,19 @@ pub(crate) fn claim(claims: &NameClaims, project: &ProjectRecord, domain: &Domai
 }
 
 /// Checks the DNS of a name as a project's domain. `None` if the name can no longer be attached.
-pub(crate) async fn check_dns(app: &App, project: &ProjectRecord, domain: &Domain, claim: Claim) -> Option<DnsCheck> {
-    let attachable = app.core.settings.attachable(domain.name.as_str()).ok()?;
+pub(crate) async fn check_dns(
+    issuing: &Issuing,
+    project: &ProjectRecord,
+    domain: &Domain,
+    claim: Claim,
+) -> Option<DnsCheck> {
+    let core = &issuing.core;
+    let attachable = core.settings.attachable(domain.name.as_str()).ok()?;
     if attachable.local {
         return Some(DnsCheck { judged: Judgement::local(claim == Claim::Contested), checks: None, claim });
     }
-    let issuing = &app.issuing;
-    let target = issuing.prover.target(project.proof());
-    let text = issuing.prover.ownership_text(project.proof(), &domain.name);
+    let target = core.settings.prover.target(project.proof());
+    let text = core.settings.prover.ownership_text(project.proof(), &domain.name);
     let authorities = issuing.authorities.caa();
     let subject = Subject {
         name: &domain.name,
@@ -127,7 +134,7 @@ pub(crate) async fn check_dns(app: &App, project: &ProjectRecord, domain: &Domai
         claim,
         caa: !authorities.is_empty(),
     };
-    let facts = collect(issuing.dns.as_ref(), &issuing.dns_config, app.core.clock.as_ref(), &subject).await;
+    let facts = collect(issuing.dns.as_ref(), &issuing.dns_config, core.clock.as_ref(), &subject).await;
     let expected = Expectation {
         name: &domain.name,
         target: &target,
@@ -142,14 +149,15 @@ pub(crate) async fn check_dns(app: &App, project: &ProjectRecord, domain: &Domai
         Records::Unknown => "unanswered",
         _ => "answered",
     };
-    app.core.metrics.dns_checks.with_label_values(&[result]).inc();
-    let checks = verdict::checks(&facts, &expected, &judged, app.core.clock.now().0);
+    core.metrics.dns_checks.with_label_values(&[result]).inc();
+    let checks = verdict::checks(&facts, &expected, &judged, core.clock.now().0);
     Some(DnsCheck { judged, checks: Some(checks), claim })
 }
 
 /// Decides by a check, writes the decision, and orders a certificate if it includes one.
-async fn apply_check(app: &App, leased: Leased<Domain>, check: DnsCheck, reason: Reason) -> Result<Reconciled> {
-    let mut write = app.core.store.write().await?;
+async fn apply_check(issuing: &Issuing, leased: Leased<Domain>, check: DnsCheck, reason: Reason) -> Result<Reconciled> {
+    let core = &issuing.core;
+    let mut write = core.store.write().await?;
     let now = write.now();
     let Some(domain) = leased.reload(&mut write).await? else { return Ok(Reconciled::Elsewhere) };
     let Some(project) = find_project(write.connection(), &domain.project).await? else {
@@ -158,16 +166,16 @@ async fn apply_check(app: &App, leased: Leased<Domain>, check: DnsCheck, reason:
     let claims = domains::find_claims(write.connection(), &domain.name).await?;
     let policy = Policy {
         claim: claim(&claims, &project, &domain),
-        served_until: served_until(&app.core.settings.plans, &project),
+        served_until: served_until(&core.settings.plans, &project),
         holder: holder(&mut write, &domain, claims, &check).await?,
         reason,
         jitter: jitter(),
     };
     let before = domain.status;
     let (domain, actions) = decide(domain, check, &policy, now);
-    let written = Box::pin(apply(&app.core.metrics, write, leased, (before, domain), actions)).await?;
+    let written = Box::pin(apply(&core.metrics, write, leased, (before, domain), actions)).await?;
     if let Some((leased, permitted)) = written {
-        Box::pin(issue::order(app, leased, &permitted)).await?;
+        Box::pin(issue::order(issuing, leased, &permitted)).await?;
     }
     Ok(Reconciled::Done)
 }

@@ -148,8 +148,7 @@ async fn withdraw(write: &mut Write, lost: &Lost, since: &Good) -> anyhow::Resul
                 }
             }
             Kind::Data => {
-                let project = ProjectRef { uid: id.parse()?, name: name.parse()? };
-                projects::erase(write.connection(), &project, now).await?;
+                projects::erase(write.connection(), &ProjectRef { uid: id.parse()?, name: name.parse()? }, now).await?;
             }
         }
     }

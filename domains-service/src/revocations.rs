@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use chassis::shutdown::Shutdown;
 
-use crate::app::App;
+use crate::gateways::Gateways;
 use crate::keyring;
 use crate::store::comparison::{self, Revocation};
 use crate::store::credentials::Kind;
@@ -40,15 +40,15 @@ pub(crate) fn open(path: &Path) -> anyhow::Result<Revocations> {
 ///
 /// # Errors
 /// When the database does not answer.
-pub(crate) async fn revoke_again(app: &App) -> anyhow::Result<()> {
-    let store = &app.core.store;
+pub(crate) async fn revoke_again(gateways: &Gateways) -> anyhow::Result<()> {
+    let store = &gateways.core.store;
     let Some(file) = store.revocations() else { return Ok(()) };
     let lost = store.without_revocation(file.all()).await?;
     if lost.is_empty() {
         return Ok(());
     }
     let mut write = store.write().await?;
-    let mut gateways = Vec::new();
+    let mut revoked_gateways = Vec::new();
     for revoked in &lost {
         let Revocation { digest, name, kind, .. } = revoked;
         let holder = match kind.parse::<Kind>() {
@@ -60,42 +60,38 @@ pub(crate) async fn revoke_again(app: &App) -> anyhow::Result<()> {
         };
         if let Some(good) = holder {
             write.revoke(&good.credential).await?;
-            gateways.extend((good.credential.kind == Kind::Gateway).then_some(good.credential.name));
+            revoked_gateways.extend((good.credential.kind == Kind::Gateway).then_some(good.credential.name));
         }
         comparison::revoke(write.connection(), revoked).await?;
     }
-    if !gateways.is_empty() {
-        keyring::replace_tickets(&app.core, &mut write).await?;
+    if !revoked_gateways.is_empty() {
+        keyring::replace_tickets(&gateways.core, &mut write).await?;
     }
     write.commit().await?;
-    for gateway in &gateways {
-        app.gateways.nodes.revoke(gateway);
+    for gateway in &revoked_gateways {
+        gateways.nodes.revoke(gateway);
     }
     store.reload_credentials().await?;
-    for credential in &lost {
-        log(credential);
+    for Revocation { digest, name, kind, .. } in &lost {
+        let digest: String = digest.chars().take(8).collect();
+        tracing::warn!(
+            kind,
+            name,
+            digest,
+            "revoked a credential again: the database went back to a state before its revocation. API keys, names and \
+             projects may be back too: see what `tollhouse node accept` lists"
+        );
     }
     Ok(())
 }
 
-fn log(Revocation { digest, name, kind, .. }: &Revocation) {
-    let digest: String = digest.chars().take(8).collect();
-    tracing::warn!(
-        kind,
-        name,
-        digest,
-        "revoked a credential again: the database went back to a state before its revocation. API keys, names and \
-         projects may be back too: see what `tollhouse node accept` lists"
-    );
-}
-
 /// Keeps the file and the database in the same state, until `shutdown`.
-pub(crate) async fn keep(app: Arc<App>, shutdown: Shutdown) {
+pub(crate) async fn keep(gateways: Arc<Gateways>, shutdown: Shutdown) {
     let mut failing = false;
     while !shutdown.has_begun() {
-        let mut kept = app.core.store.record_revocations().await;
-        if app.core.store.has_lost_revocations() {
-            kept = kept.and(revoke_again(&app).await);
+        let mut kept = gateways.core.store.record_revocations().await;
+        if gateways.core.store.has_lost_revocations() {
+            kept = kept.and(revoke_again(&gateways).await);
         }
         if let (Err(error), false) = (&kept, failing) {
             tracing::error!(

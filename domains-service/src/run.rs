@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use async_trait::async_trait;
+use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
+use axum::response::Response;
 use chassis::clock::Clock;
 use chassis::guard::GatewayGuard;
 use chassis::health::Health;
 use chassis::metrics::Registry;
 use chassis::peer::ServerTls;
 use chassis::running::Running;
-use chassis::seal::SealingKey;
 use chassis::serve::{ServeLimits, ServiceListeners, bind, serve, serve_over};
 use chassis::shutdown::Shutdown;
 use chassis::sql::{self, StoreMetrics};
@@ -25,18 +26,19 @@ use tokio::task::JoinHandle;
 
 use crate::api;
 use crate::app::App;
+use crate::common::Core;
 use crate::config::Config;
 use crate::delivery;
 use crate::enrolment;
-use crate::issuer::acme::{AcmeAuthority, AcmeRecords};
+use crate::gateways::Gateways;
+use crate::issuer::acme::AcmeAuthority;
 use crate::issuer::{Authorities, Issuer, LocalAuthority};
 use crate::key_rotation;
 use crate::keyring;
 use crate::metrics::Metrics;
-use crate::nodes::{Nodes, record};
+use crate::nodes::record;
 use crate::pages::Pages;
 use crate::revocations;
-use crate::store::credentials::Kind;
 use crate::store::{Store, projects};
 use crate::worker;
 use verification::wire::WireDns;
@@ -108,59 +110,48 @@ pub async fn start_in(
         (bind(config.listen).await?, bind(config.internal_listen).await?, bind(config.admin_listen).await?);
     let addresses =
         [("http", http.local_addr()?), ("internal", internal.local_addr()?), ("admin", admin.local_addr()?)];
-    let (secret, effective) = (config.secret.clone(), Arc::new(Mutex::new(config.effective.clone())));
-    let admin_hosts = config.admin_hosts.clone();
     let [tls, internal_tls] =
         [&config.tls, &config.internal_tls].map(|tls| tls.clone().map(|tls| (tls, metrics.tasks.clone())));
-    let nodes = Arc::new(Nodes::new(clock.clone()));
+    let core = Arc::new(Core::new(&config, store, clock.clone(), metrics)?);
+    let gateways = Arc::new(Gateways::new(&config, core.clone())?);
     let mut authorities = world.authorities;
-    let records = AcmeRecords {
-        store: store.clone(),
-        nodes: nodes.clone(),
-        sealing: Arc::new(SealingKey::of(&config.sealing_secret)?),
-        clock: clock.clone(),
-    };
-    for authority in acme_authorities(&config, &records).await? {
-        authorities.public.push(authority);
+    add_acme(&mut authorities, &config, &gateways).await?;
+    let dns = Arc::new(CountedDns { dns: world.dns, metrics: core.metrics.clone() });
+    let app = App::new(&config, core, gateways, dns, authorities)?;
+    let App { core, gateways, .. } = &app;
+    key_rotation::check(core, config.sealing_secret_lost).await?;
+    publish_platform(core).await?;
+    revocations::revoke_again(gateways).await?;
+    enrolment::at_start(&app.api, &config).await?;
+    if let Some(last) = core.store.last_seen().await? {
+        gateways.nodes.last_seen_before_start(last);
     }
-    let lost = config.sealing_secret_lost;
-    let bounds = (config.change_log_rows, config.webhooks.disable_after);
-    let credentials =
-        [(Kind::Gateway, config.gateways_directory.clone()), (Kind::Service, config.services_directory.clone())];
-    let dns = Arc::new(CountedDns { dns: world.dns, metrics: metrics.clone() });
-    let app = Arc::new(App::new(config, store, nodes, clock.clone(), dns, authorities, metrics)?);
-    key_rotation::check(&app.core, lost).await?;
-    publish_platform(&app).await?;
-    revocations::revoke_again(&app).await?;
-    enrolment::at_start(&app, &secret, credentials).await?;
-    if let Some(last) = app.core.store.last_seen().await? {
-        app.gateways.nodes.last_seen_before_start(last);
-    }
-    app.gateways.load_processes(&app.core.store).await?;
-    keyring::rotate_if_due(&app.core, &app.gateways).await?;
-    app.core.store.reload_credentials().await?;
+    gateways.load_processes().await?;
+    keyring::rotate_if_due(gateways).await?;
+    core.store.reload_credentials().await?;
     let health = Health::new();
     let listening = health.condition("listening");
 
     let limits = ServeLimits { drain_timeout: DRAIN_TIME_MAX, ..ServeLimits::default() };
-    let guard = GatewayGuard::new(app.gateways.trusted.clone(), API_UPSTREAM, clock);
+    let guard = GatewayGuard::new(gateways.trusted.clone(), API_UPSTREAM, clock);
     let for_pages = guard.for_audience(DASHBOARD_UPSTREAM);
     let pages = dashboard::router(Pages::of(app.clone()), for_pages, shutdown.clone());
-    let public = dashboard::beside(api::public(app.clone(), guard), pages, &app.core.settings.platform)
+    let public = dashboard::beside(api::public(app.clone(), guard), pages, &core.settings.platform)
         .layer(middleware::from_fn_with_state(traced_by, traced));
-    let inside = api::internal(app.clone(), effective, shutdown.clone());
-    let for_admin = chassis::admin::answer_to(admin_router(&app, &health, registry), admin_hosts);
+    let inside = api::internal(app.clone(), Arc::new(Mutex::new(config.effective)), shutdown.clone());
+    let for_admin = chassis::admin::answer_to(admin_router(gateways, &health, registry), config.admin_hosts);
     // The admin listener outlives the others, so that a drain can be watched.
     let admin_shutdown = Shutdown::new();
 
     let exporter_end = Shutdown::new();
-    let exporter = exporter.map(|exporter| exporter.start(&app.core.metrics.tasks, &exporter_end));
+    let exporter = exporter.map(|exporter| exporter.start(&core.metrics.tasks, &exporter_end));
     let serving = [
         serve_over(http, tls, public, limits, shutdown.clone()),
         serve_over(internal, internal_tls, inside, limits, shutdown.clone()),
     ];
     let watching = serve(admin, for_admin, ServeLimits::default(), admin_shutdown.clone());
     let mut listeners = ServiceListeners::start(serving, watching, admin_shutdown);
+    let bounds = (config.change_log_rows, config.webhooks.disable_after);
     let workers = workers(&app, watched, bounds, &shutdown);
     listening.set(true);
     let task = tokio::spawn(async move {
@@ -179,11 +170,10 @@ pub async fn start_in(
     Ok(Running::new("domains-service", addresses, task))
 }
 
-/// The authorities that the settings name, each with its account.
-async fn acme_authorities(config: &Config, records: &AcmeRecords) -> anyhow::Result<Vec<Arc<AcmeAuthority>>> {
-    let mut authorities = Vec::new();
+/// Adds the authorities that the settings name, each with its account.
+async fn add_acme(authorities: &mut Authorities, config: &Config, gateways: &Gateways) -> anyhow::Result<()> {
     for settings in &config.authorities {
-        let authority = AcmeAuthority::new(settings.clone(), records.clone());
+        let authority = AcmeAuthority::new(settings.clone(), gateways);
         let authority = authority.with_context(|| format!("the certificate authority {:?}", settings.name))?;
         // The first order reads the account again, and fails with the reason.
         if let Err(error) = authority.load_account().await {
@@ -193,9 +183,9 @@ async fn acme_authorities(config: &Config, records: &AcmeRecords) -> anyhow::Res
                 "cannot read the account of a certificate authority; the next order reads it again"
             );
         }
-        authorities.push(Arc::new(authority));
+        authorities.public.push(Arc::new(authority));
     }
-    Ok(authorities)
+    Ok(())
 }
 
 /// Opens the database, with the file of revoked credentials.
@@ -210,31 +200,31 @@ async fn open_store(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<St
 /// Starts the background work, until `shutdown`. `change_log_rows` and `disable_after`: see the settings of these
 /// names.
 fn workers(
-    app: &Arc<App>,
+    App { core, gateways, issuing, api }: &App,
     watched: StoreMetrics,
     (change_log_rows, disable_after): (u64, Duration),
     end: &Shutdown,
 ) -> [JoinHandle<()>; 13] {
-    let (tasks, database) = (&app.core.metrics.tasks, app.core.store.database());
+    let (tasks, database) = (&core.metrics.tasks, core.store.database());
     let watch = |(database, metrics), end| sql::watch(database, metrics, end);
-    let processes = (app.core.store.clone(), app.gateways.nodes.clone());
-    let peers = (app.gateways.peers.clone(), app.gateways.nodes.clone());
-    let tidy = move |app, end| worker::tidy(app, change_log_rows, end);
-    let deliver = move |app, end| delivery::deliver(app, disable_after, end);
+    let processes = (core.store.clone(), gateways.nodes.clone());
+    let peers = (gateways.peers.clone(), gateways.nodes.clone());
+    let tidy = move |gateways, end| worker::tidy(gateways, change_log_rows, end);
+    let deliver = move |api, end| delivery::deliver(api, disable_after, end);
     [
-        tasks.spawn("reconcile_domains", end, app.clone(), worker::reconcile_domains),
-        tasks.spawn("offer_turns", end, app.clone(), worker::offer_turns),
-        tasks.spawn("end_withdrawals", end, app.clone(), worker::end_withdrawals),
+        tasks.spawn("reconcile_domains", end, issuing.clone(), worker::reconcile_domains),
+        tasks.spawn("offer_turns", end, issuing.clone(), worker::offer_turns),
+        tasks.spawn("end_withdrawals", end, gateways.clone(), worker::end_withdrawals),
         tasks.spawn("database_watch", end, (database, watched), watch),
         tasks.spawn("replica_notices", end, peers, |(peers, nodes), end| peers.listen(nodes, end)),
         tasks.spawn("gateway_processes", end, processes, |(store, nodes), end| record::keep(store, nodes, end)),
-        tasks.spawn("sealing_rotation", end, app.clone(), key_rotation::rotate),
-        tasks.spawn("keyring_rotation", end, app.clone(), keyring::keep),
-        tasks.spawn("credentials", end, app.core.store.clone(), Store::keep_credentials),
-        tasks.spawn("revocations", end, app.clone(), revocations::keep),
-        tasks.spawn("cleanup", end, app.clone(), tidy),
-        tasks.spawn("abandon_orders", end, app.clone(), worker::abandon_orders),
-        tasks.spawn("webhook_deliveries", end, app.clone(), deliver),
+        tasks.spawn("sealing_rotation", end, gateways.clone(), key_rotation::rotate),
+        tasks.spawn("keyring_rotation", end, gateways.clone(), keyring::keep),
+        tasks.spawn("credentials", end, core.store.clone(), Store::keep_credentials),
+        tasks.spawn("revocations", end, gateways.clone(), revocations::keep),
+        tasks.spawn("cleanup", end, gateways.clone(), tidy),
+        tasks.spawn("abandon_orders", end, issuing.clone(), worker::abandon_orders),
+        tasks.spawn("webhook_deliveries", end, api.clone(), deliver),
     ]
 }
 
@@ -245,44 +235,41 @@ fn tracing(config: &Config, registry: &Registry) -> anyhow::Result<(Tracer, Opti
     Tracer::new(&config.tracing, "domains-service", &spans)
 }
 
-fn admin_router(app: &Arc<App>, health: &Health, registry: Registry) -> axum::Router {
-    let measured = app.clone();
-    chassis::admin::router(health.clone(), registry).layer(middleware::from_fn(
-        move |request: axum::extract::Request, next: Next| {
-            let app = measured.clone();
-            async move {
-                if request.uri().path() == "/metrics"
-                    && let Err(error) = worker::measure(&app.core, &app.gateways).await
-                {
-                    tracing::warn!(%error, "cannot update the gauges of /metrics; showing older values");
-                }
-                next.run(request).await
-            }
-        },
-    ))
+/// The admin listener's router. The gauges are brought up to date before they are shown.
+fn admin_router(gateways: &Arc<Gateways>, health: &Health, registry: Registry) -> axum::Router {
+    chassis::admin::router(health.clone(), registry).layer(middleware::from_fn_with_state(gateways.clone(), measured))
+}
+
+async fn measured(State(gateways): State<Arc<Gateways>>, request: Request, next: Next) -> Response {
+    if request.uri().path() == "/metrics"
+        && let Err(error) = worker::measure(&gateways).await
+    {
+        tracing::warn!(%error, "cannot update the gauges of /metrics; showing older values");
+    }
+    next.run(request).await
 }
 
 /// Publishes the platform's own sites, and projects whose plan's figures were changed in the configuration.
-async fn publish_platform(app: &App) -> anyhow::Result<()> {
-    let mut write = app.core.store.write().await?;
+async fn publish_platform(core: &Core) -> anyhow::Result<()> {
+    let mut write = core.store.write().await?;
     for (label, upstream, access) in
         [(API_LABEL, API_UPSTREAM, Access::Key), (dashboard::LABEL, DASHBOARD_UPSTREAM, Access::Public)]
     {
-        let hostname = app.core.settings.platform.child(label).context("the platform's domain is too long")?;
+        let hostname = core.settings.platform.child(label).context("the platform's domain is too long")?;
         let serves = Serves::Platform { upstream: upstream.parse()?, access };
         write.put(Entity::Site(Site { hostname, serves, redirect: None })).await?;
     }
     write.commit().await?;
-    let plans = format!("{:?}", app.core.settings.plans);
-    if app.core.store.setting(PUBLISHED_PLANS).await?.as_ref() == Some(&plans) {
+    let plans = format!("{:?}", core.settings.plans);
+    if core.store.setting(PUBLISHED_PLANS).await?.as_ref() == Some(&plans) {
         return Ok(()); // a million projects need not be read to find that nothing changed
     }
     let mut after = String::new();
     loop {
-        let found = app.core.store.projects(&after, PROJECTS_PER_READ).await?;
+        let found = core.store.projects(&after, PROJECTS_PER_READ).await?;
         let Some(last) = found.last() else { break };
         after = last.id.to_string();
-        let mut write = app.core.store.write().await?;
+        let mut write = core.store.write().await?;
         for seen in &found {
             // A project that cannot be read stays at the edge as it is.
             if seen.unreadable.is_some() {
@@ -290,12 +277,12 @@ async fn publish_platform(app: &App) -> anyhow::Result<()> {
             }
             // Read again: nothing else writes yet, but another process may.
             if let Some(project) = projects::find_project(write.connection(), &seen.id).await? {
-                write.put(Entity::Project(project.published(&app.core.settings.plans))).await?;
+                write.put(Entity::Project(project.published(&core.settings.plans))).await?;
             }
         }
         write.commit().await?;
     }
-    app.core.store.set_setting(PUBLISHED_PLANS, &plans).await?;
+    core.store.set_setting(PUBLISHED_PLANS, &plans).await?;
     Ok(())
 }
 
@@ -306,26 +293,20 @@ struct CountedDns {
 }
 
 impl CountedDns {
-    fn count(&self, kind: RecordKind, reply: &Result<DnsReply, NoAnswer>) {
-        let result = match reply {
-            Ok(_) => "ok",
-            Err(failure) => failure.as_str(),
-        };
+    fn count(&self, kind: RecordKind, reply: Result<DnsReply, NoAnswer>) -> Result<DnsReply, NoAnswer> {
+        let result = reply.as_ref().map_or_else(|failure| failure.as_str(), |_| "ok");
         self.metrics.dns_queries.with_label_values(&[kind.as_str(), result]).inc();
+        reply
     }
 }
 
 #[async_trait]
 impl Dns for CountedDns {
     async fn recurse(&self, name: &str, kind: RecordKind) -> Result<DnsReply, NoAnswer> {
-        let reply = self.dns.recurse(name, kind).await;
-        self.count(kind, &reply);
-        reply
+        self.count(kind, self.dns.recurse(name, kind).await)
     }
 
     async fn ask(&self, server: std::net::IpAddr, name: &str, kind: RecordKind) -> Result<DnsReply, NoAnswer> {
-        let reply = self.dns.ask(server, name, kind).await;
-        self.count(kind, &reply);
-        reply
+        self.count(kind, self.dns.ask(server, name, kind).await)
     }
 }

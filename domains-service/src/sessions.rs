@@ -15,7 +15,7 @@ use contract::window::Window;
 use serde_json::json;
 
 use crate::actor::{Actor, Origin};
-use crate::app::App;
+use crate::app::ApiState;
 use crate::error::{ApiError, ApiResult};
 use crate::project::ProjectRef;
 use crate::store::keys::{self, KeyRecord};
@@ -35,14 +35,14 @@ const OPERATOR_MARK: &str = "operator.";
 const SCOPES: [Scope; 3] = [Scope::DomainsRead, Scope::DomainsWrite, Scope::KeysWrite];
 
 /// The stored digest of an operator's session or link: it no longer matches after the operators' secret has changed.
-fn operator_digest_of(app: &App, secret: &str) -> String {
-    URL_SAFE_NO_PAD.encode(hmac::sign(&app.api.operators, secret.as_bytes()))
+fn operator_digest_of(api: &ApiState, secret: &str) -> String {
+    URL_SAFE_NO_PAD.encode(hmac::sign(&api.operators, secret.as_bytes()))
 }
 
 /// The digest of a cookie.
-fn kept_under(app: &App, secret: &str) -> String {
+fn kept_under(api: &ApiState, secret: &str) -> String {
     if secret.starts_with(OPERATOR_MARK) {
-        return operator_digest_of(app, secret);
+        return operator_digest_of(api, secret);
     }
     URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, secret.as_bytes()))
 }
@@ -53,10 +53,10 @@ fn random_secret() -> ApiResult<String> {
 }
 
 /// A link that signs the operator of this name in once: its secret, and its end.
-pub(crate) async fn make_link(app: &App, operator: &str) -> ApiResult<(String, UnixMillis)> {
+pub(crate) async fn make_link(api: &ApiState, operator: &str) -> ApiResult<(String, UnixMillis)> {
     let secret = random_secret()?;
-    let expires_at = app.core.clock.now().plus(LINK_MILLIS);
-    app.core.store.save_link(&operator_digest_of(app, &secret), operator, expires_at).await?;
+    let expires_at = api.core.clock.now().plus(LINK_MILLIS);
+    api.core.store.save_link(&operator_digest_of(api, &secret), operator, expires_at).await?;
     Ok((secret, expires_at))
 }
 
@@ -67,37 +67,41 @@ impl From<ApiError> for NotSignedIn {
 }
 
 /// Spends a link and opens the session of the operator who asked for it.
-pub(crate) async fn follow_link(app: &App, link: &str, origin: Origin) -> Result<NewSession, NotSignedIn> {
-    app.api.throttles.sign_in_from(origin.client).map_err(NotSignedIn::TooManyAttempts)?;
-    let now = app.core.clock.now();
-    let spent = app.core.store.spend_link(&operator_digest_of(app, link), now).await.map_err(ApiError::from)?;
+pub(crate) async fn follow_link(api: &ApiState, link: &str, origin: Origin) -> Result<NewSession, NotSignedIn> {
+    api.throttles.sign_in_from(origin.client).map_err(NotSignedIn::TooManyAttempts)?;
+    let now = api.core.clock.now();
+    let spent = api.core.store.spend_link(&operator_digest_of(api, link), now).await.map_err(ApiError::from)?;
     let operator = spent.ok_or(NotSignedIn::LinkSpent)?;
-    let opened = open(app, None, Some(operator.clone()), &origin).await?;
+    let opened = open(api, None, Some(operator.clone()), &origin).await?;
     tracing::info!(actor = operator, client = %origin.client, "an operator signed in to the dashboard");
     Ok(opened)
 }
 
 /// Opens the session of the holder of a key.
-pub(crate) async fn sign_in(app: &App, key: &str, origin: Origin) -> Result<(ProjectRef, NewSession), NotSignedIn> {
-    let throttles = &app.api.throttles;
+pub(crate) async fn sign_in(
+    api: &ApiState,
+    key: &str,
+    origin: Origin,
+) -> Result<(ProjectRef, NewSession), NotSignedIn> {
+    let throttles = &api.throttles;
     throttles.sign_in_from(origin.client).map_err(NotSignedIn::TooManyAttempts)?;
     let presented = PresentedKey::parse(key).map_err(|_| NotSignedIn::NotAKey)?;
     throttles.sign_in_with(presented.digest().to_text()).map_err(NotSignedIn::TooManyAttempts)?;
-    let found = app.core.store.key_by_digest(presented.digest()).await.map_err(ApiError::from)?;
-    let now = app.core.clock.now_seconds();
+    let found = api.core.store.key_by_digest(presented.digest()).await.map_err(ApiError::from)?;
+    let now = api.core.clock.now_seconds();
     let key = found.filter(|key| key.is_usable(now)).ok_or(NotSignedIn::UnknownKey)?;
     if !SCOPES.iter().any(|scope| key.scopes.contains(*scope)) {
         return Err(NotSignedIn::NothingToDo);
     }
-    let opened = open(app, Some((key.project.clone(), key.id.clone())), None, &origin).await?;
-    record_sign_in(app, &key, origin).await?;
+    let opened = open(api, Some((key.project.clone(), key.id.clone())), None, &origin).await?;
+    record_sign_in(api, &key, origin).await?;
     Ok((key.project, opened))
 }
 
 /// Records the sign-in, so that the project's owner sees who signed in with which key.
-async fn record_sign_in(app: &App, key: &KeyRecord, origin: Origin) -> ApiResult<()> {
+async fn record_sign_in(api: &ApiState, key: &KeyRecord, origin: Origin) -> ApiResult<()> {
     let actor = Actor::holder(&key.id, key.project.clone(), key.scopes.clone(), origin);
-    let mut write = app.core.store.write().await?;
+    let mut write = api.core.store.write().await?;
     let now = write.now();
     keys::record_use(write.connection(), &key.id, Window::Minute.index(now), now).await?;
     write.record(&key.project, None, "dashboard.signed_in", &actor, json!({ "key": key.id })).await?;
@@ -106,37 +110,35 @@ async fn record_sign_in(app: &App, key: &KeyRecord, origin: Origin) -> ApiResult
 }
 
 async fn open(
-    app: &App,
+    api: &ApiState,
     holder: Option<(ProjectRef, KeyId)>,
     operator: Option<String>,
     origin: &Origin,
 ) -> ApiResult<NewSession> {
     let random = random_secret()?;
     let secret = if holder.is_none() { format!("{OPERATOR_MARK}{random}") } else { random };
-    let now = app.core.clock.now();
+    let now = api.core.clock.now();
     let record = SessionRecord {
-        digest: kept_under(app, &secret),
+        digest: kept_under(api, &secret),
         holder,
         operator,
         client: origin.client.to_string(),
         created_at: now,
         seen_at: now,
     };
-    app.core.store.open_session(&record).await?;
+    api.core.store.open_session(&record).await?;
     Ok(NewSession { secret, seconds: ABSOLUTE_MILLIS_MAX / 1_000 })
 }
 
 /// The holder of the session with this secret, if it is valid.
-pub(crate) async fn find(app: &App, secret: &str, origin: Origin, by_itself: bool) -> ApiResult<Option<SignedIn>> {
-    let store = &app.core.store;
-    let Some(record) = store.find_session(&kept_under(app, secret)).await? else {
-        return Ok(None);
-    };
+pub(crate) async fn find(api: &ApiState, secret: &str, origin: Origin, by_itself: bool) -> ApiResult<Option<SignedIn>> {
+    let store = &api.core.store;
+    let Some(record) = store.find_session(&kept_under(api, secret)).await? else { return Ok(None) };
     // Before, operators' sessions did not depend on their secret.
     if record.holder.is_none() != secret.starts_with(OPERATOR_MARK) {
         return Ok(None);
     }
-    let now = app.core.clock.now();
+    let now = api.core.clock.now();
     if now.since(record.seen_at) > IDLE_MILLIS_MAX || now.since(record.created_at) > ABSOLUTE_MILLIS_MAX {
         return Ok(None);
     }

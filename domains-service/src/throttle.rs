@@ -164,10 +164,8 @@ impl ChangeRate {
         let mut taken = Vec::new();
         for (name, limit) in limits {
             let free_at = self.free_at.get(&name).unwrap_or(UnixMillis(0));
-            match admit(free_at, now, limit) {
-                Ok(free_at) => taken.push((name, free_at)),
-                Err(until) => return Err(Duration::from_millis(until.since(now).unsigned_abs())),
-            }
+            let until = |until: UnixMillis| Duration::from_millis(until.since(now).unsigned_abs());
+            taken.push((name, admit(free_at, now, limit).map_err(until)?));
         }
         for (name, free_at) in taken {
             self.free_at.insert(name, free_at);

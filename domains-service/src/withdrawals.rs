@@ -5,15 +5,12 @@
 //! is 204. Otherwise the answer is 202 with the names of the others, an event says the same, and the row stays until
 //! they have confirmed: later requests, operators and owners see it with the same names, and metrics count it.
 
-use std::collections::HashMap;
-
 use contract::feed::Revision;
 use contract::project::ProjectUid;
 use domains_api::types::{self, ListedWithdrawal};
 use serde_json::json;
 
 use crate::actor::Actor;
-use crate::common::Core;
 use crate::gateways::{ACKNOWLEDGEMENT_TIME_MAX, Gateways};
 use crate::nodes::{Acknowledged, Nodes};
 use crate::project::ProjectRef;
@@ -34,8 +31,8 @@ const RECORD_NOT_READ: &str = "processes on record, which could not be read";
 /// Waits up to a second until every gateway process has confirmed `revision`, and ends the confirmed withdrawals. The
 /// withdrawal is committed already, so this never fails: if the record of processes is unreadable, it waits for those
 /// in memory, and the record is named among the unconfirmed.
-pub(crate) async fn wait(core: &Core, gateways: &Gateways, revision: Revision) -> Result<Acknowledged> {
-    let loaded = gateways.load_processes(&core.store).await;
+pub(crate) async fn wait(gateways: &Gateways, revision: Revision) -> Result<Acknowledged> {
+    let loaded = gateways.load_processes().await;
     let mut acknowledged = gateways.nodes.acknowledged_by_all(revision, ACKNOWLEDGEMENT_TIME_MAX).await;
     if let Err(error) = loaded {
         tracing::warn!(
@@ -47,7 +44,7 @@ pub(crate) async fn wait(core: &Core, gateways: &Gateways, revision: Revision) -
         acknowledged.lagging.push(RECORD_NOT_READ.to_owned());
     }
     if acknowledged.lagging.is_empty() {
-        match end(core, gateways, revision).await {
+        match end(gateways, revision).await {
             Ok(true) => {}
             Ok(false) => acknowledged = gateways.nodes.status_of_all(revision),
             Err(error) => tracing::warn!(
@@ -62,13 +59,12 @@ pub(crate) async fn wait(core: &Core, gateways: &Gateways, revision: Revision) -
 
 /// As [`wait`], for a new withdrawal of `which`. If a gateway has not confirmed it, an event of the project says so.
 pub(crate) async fn confirm(
-    core: &Core,
     gateways: &Gateways,
     revision: Revision,
     (kinds, which): (&[Kind], &str),
     project: &ProjectRef,
 ) -> Result<Acknowledged> {
-    let acknowledged = wait(core, gateways, revision).await?;
+    let acknowledged = wait(gateways, revision).await?;
     if acknowledged.lagging.is_empty() {
         return Ok(acknowledged);
     }
@@ -81,7 +77,7 @@ pub(crate) async fn confirm(
             gateways = acknowledged.lagging.join(", "),
             "a withdrawal waits for these gateways to confirm it; they may still serve it"
         );
-        if let Err(error) = record(&core.store, *what, which, project, &acknowledged).await {
+        if let Err(error) = record(&gateways.core.store, *what, which, project, &acknowledged).await {
             tracing::warn!(
                 %error,
                 "cannot record the event that a withdrawal waits for gateways; the withdrawal continues"
@@ -93,20 +89,17 @@ pub(crate) async fn confirm(
 
 /// As [`wait`], for an earlier withdrawal of `which`; `None` if it has ended.
 pub(crate) async fn repeat(
-    core: &Core,
     gateways: &Gateways,
     (kinds, which): (&[Kind], &str),
     project: &ProjectRef,
 ) -> Result<Option<Acknowledged>> {
-    let found = core.store.withdrawals_of(&project.uid).await?;
+    let found = gateways.core.store.withdrawals_of(&project.uid).await?;
     let waiting = found.iter().filter(|one| kinds.contains(&one.what) && one.which == which);
     // A withdrawal without a row, because the project has too many, is at least as old as the oldest row.
     let is_full = found.len() >= usize::try_from(withdrawals::WITHDRAWALS_OF_ONE_MAX).unwrap_or(usize::MAX);
     let oldest = found.first().filter(|_| is_full).map(|one| one.revision);
-    match waiting.map(|one| one.revision).max().or(oldest) {
-        Some(revision) => wait(core, gateways, revision).await.map(Some),
-        None => Ok(None),
-    }
+    let Some(revision) = waiting.map(|one| one.revision).max().or(oldest) else { return Ok(None) };
+    wait(gateways, revision).await.map(Some)
 }
 
 async fn record(
@@ -128,17 +121,17 @@ async fn record(
 }
 
 /// Ends the withdrawals that every process has confirmed. Called periodically.
-pub(crate) async fn end_acknowledged(core: &Core, gateways: &Gateways) -> Result<()> {
-    let Some(oldest) = core.store.oldest_withdrawal().await? else { return Ok(()) };
-    gateways.load_processes(&core.store).await?;
+pub(crate) async fn end_acknowledged(gateways: &Gateways) -> Result<()> {
+    let Some(oldest) = gateways.core.store.oldest_withdrawal().await? else { return Ok(()) };
+    gateways.load_processes().await?;
     let applied = gateways.nodes.applied_by_all();
-    if applied < oldest { Ok(()) } else { end(core, gateways, applied).await.map(drop) }
+    if applied < oldest { Ok(()) } else { end(gateways, applied).await.map(drop) }
 }
 
 /// Ends the withdrawals up to `revision`, which every process has applied. Returns `false`, and ends nothing, if a
 /// process has applied another history than this database's.
-async fn end(core: &Core, gateways: &Gateways, revision: Revision) -> Result<bool> {
-    let mut write = core.store.write().await?;
+async fn end(gateways: &Gateways, revision: Revision) -> Result<bool> {
+    let mut write = gateways.core.store.write().await?;
     let missing = claim::missing(write.connection(), gateways.nodes.positions()).await?;
     gateways.invalidate_at(&missing);
     if gateways.nodes.applied_by_all() < revision {
@@ -168,35 +161,30 @@ async fn end(core: &Core, gateways: &Gateways, revision: Revision) -> Result<boo
 }
 
 /// The withdrawals of one project that some gateways have not confirmed.
-pub(crate) struct PendingWithdrawals(HashMap<(&'static str, String), types::Withdrawal>);
+pub(crate) struct PendingWithdrawals(Vec<ListedWithdrawal>);
 
 impl PendingWithdrawals {
     /// Those of this project.
-    pub(crate) async fn of(store: &Store, gateways: &Gateways, project: &ProjectUid) -> Result<Self> {
-        let found = store.withdrawals_of(project).await?;
+    pub(crate) async fn of(gateways: &Gateways, project: &ProjectUid) -> Result<Self> {
+        let found = gateways.core.store.withdrawals_of(project).await?;
         if !found.is_empty() {
-            gateways.load_processes(store).await?;
+            gateways.load_processes().await?;
         }
-        let shown = found.into_iter().map(|one| ((one.what.as_str(), one.which.clone()), view(&gateways.nodes, &one)));
-        Ok(Self(shown.collect()))
+        Ok(Self(found.iter().map(|withdrawal| listed(&gateways.nodes, withdrawal)).collect()))
     }
 
     /// The first of one of these kinds.
     pub(crate) fn find(&self, kinds: &[Kind], which: &str) -> Option<types::Withdrawal> {
-        kinds.iter().find_map(|what| self.0.get(&(what.as_str(), which.to_owned()))).cloned()
+        let of = |what: &Kind| self.0.iter().find(|one| one.withdrawal.what == *what && one.which == which);
+        kinds.iter().find_map(of).map(|one| one.withdrawal.clone())
     }
 }
 
-/// A withdrawal as its entity shows it.
-fn view(nodes: &Nodes, withdrawal: &Withdrawal) -> types::Withdrawal {
-    let lagging = nodes.status_of_all(withdrawal.revision).lagging;
-    types::Withdrawal { what: withdrawal.what, since: withdrawal.since.into(), lagging }
-}
-
-/// A withdrawal in the operators' list.
+/// A withdrawal, with the gateways that have not confirmed it.
 pub(crate) fn listed(nodes: &Nodes, withdrawal: &Withdrawal) -> ListedWithdrawal {
+    let lagging = nodes.status_of_all(withdrawal.revision).lagging;
     ListedWithdrawal {
-        withdrawal: view(nodes, withdrawal),
+        withdrawal: types::Withdrawal { what: withdrawal.what, since: withdrawal.since.into(), lagging },
         which: withdrawal.which.clone(),
         project: withdrawal.project_name.clone(),
         project_uid: withdrawal.project_uid.clone(),
@@ -205,7 +193,8 @@ pub(crate) fn listed(nodes: &Nodes, withdrawal: &Withdrawal) -> ListedWithdrawal
 }
 
 /// Brings the gauges up to date.
-pub(crate) async fn measure(core: &Core, gateways: &Gateways) -> Result<()> {
+pub(crate) async fn measure(gateways: &Gateways) -> Result<()> {
+    let core = &gateways.core;
     let counts = core.store.count_withdrawals().await?;
     for &what in Kind::ALL {
         let count = counts.iter().find(|counted| counted.what == what).map_or(0, |counted| counted.count);
@@ -216,7 +205,7 @@ pub(crate) async fn measure(core: &Core, gateways: &Gateways) -> Result<()> {
     core.metrics.withdrawals_awaited.reset();
     let rows = core.store.withdrawals(ROWS_MEASURED_MAX).await?;
     if !rows.is_empty() {
-        gateways.load_processes(&core.store).await?;
+        gateways.load_processes().await?;
     }
     let waits = gateways.nodes.all().into_iter().filter_map(|known| {
         let first = rows.iter().find(|row| row.revision > known.report.applied)?;

@@ -10,14 +10,12 @@ use std::time::{Duration, Instant};
 use chassis::shutdown::Shutdown;
 use chassis::sql::RowKey;
 use contract::hostname::Hostname;
+use futures_util::FutureExt as _;
 use tokio::task::{self, JoinSet};
 
-use crate::app::App;
-use crate::common::Core;
+use crate::app::Issuing;
 use crate::domain::{Domain, Status};
 use crate::gateways::Gateways;
-use crate::issuer::Authorities;
-use crate::nodes::Nodes;
 use crate::project::ProjectRef;
 use crate::reconcile::{self, Reason};
 use crate::store::sessions::{ABSOLUTE_MILLIS_MAX, IDLE_MILLIS_MAX};
@@ -97,14 +95,15 @@ impl InProgress {
             && !of_project.clone().any(|(_, name)| *name == domain.name)
     }
 
-    fn begin(&mut self, app: &Arc<App>, domain: Domain) {
+    fn begin(&mut self, issuing: &Arc<Issuing>, domain: Domain) {
         let place = (domain.project.clone(), domain.name.clone());
-        let app = app.clone();
+        let issuing = issuing.clone();
         let handle = self.tasks.spawn(async move {
-            match reconcile::reconcile(&app, &domain, Reason::Schedule).await {
+            match reconcile::reconcile(&issuing, &domain, Reason::Schedule).await {
                 // The row is recorded as unreadable; the domain waits for its repair.
                 Err(StoreError::Unreadable { .. }) => {
-                    app.core.store.postpone_unreadable(&domains::row_key(&domain), app.core.clock.now()).await
+                    let core = &issuing.core;
+                    core.store.postpone_unreadable(&domains::row_key(&domain), core.clock.now()).await
                 }
                 reconciled => reconciled.map(|_| ()),
             }
@@ -135,16 +134,16 @@ impl InProgress {
 }
 
 /// Reconciles due domains until `shutdown`. A slow domain (slow DNS or authority) delays only a few of its own project.
-pub(crate) async fn reconcile_domains(app: Arc<App>, shutdown: Shutdown) {
+pub(crate) async fn reconcile_domains(issuing: Arc<Issuing>, shutdown: Shutdown) {
     let mut in_progress = InProgress::default();
     let mut search = true;
     while !shutdown.has_begun() {
-        if search && let Err(error) = claim_due(&app, &mut in_progress).await {
+        if search && let Err(error) = claim_due(&issuing, &mut in_progress).await {
             tracing::error!(%error, "cannot claim due domains; retrying");
         }
         search = tokio::select! {
             () = shutdown.begun() => break,
-            () = app.issuing.wake.notified() => true,
+            () = issuing.core.wake.notified() => true,
             () = tokio::time::sleep(SEARCH_INTERVAL) => true,
             // A failed domain is tried again after the pause, not at once.
             went_well = in_progress.one_done() => went_well,
@@ -158,54 +157,49 @@ pub(crate) async fn reconcile_domains(app: Arc<App>, shutdown: Shutdown) {
 }
 
 /// Claims due domains, up to the maximum in progress.
-async fn claim_due(app: &Arc<App>, in_progress: &mut InProgress) -> Result<()> {
+async fn claim_due(issuing: &Arc<Issuing>, in_progress: &mut InProgress) -> Result<()> {
     if in_progress.domains.len() >= DOMAINS_AT_ONCE {
         return Ok(());
     }
-    let (store, now) = (&app.core.store, app.core.clock.now());
+    let (store, now) = (&issuing.core.store, issuing.core.clock.now());
     if let Err(error) = store.give_back_leases(now).await {
         tracing::warn!(%error, "cannot give back the lease of a domain; retrying until the lease ends");
     }
     for domain in store.due_domains(now, DOMAINS_AT_ONCE_PER_PROJECT, DOMAINS_PER_SEARCH).await? {
         if in_progress.has_room_for(&domain) {
-            in_progress.begin(app, domain);
+            in_progress.begin(issuing, domain);
         }
     }
     Ok(())
 }
 
 /// Makes the names due whose turn has come in a queue of orders, until `shutdown`.
-pub(crate) async fn offer_turns(app: Arc<App>, shutdown: Shutdown) {
+pub(crate) async fn offer_turns(issuing: Arc<Issuing>, shutdown: Shutdown) {
     while !shutdown.has_begun() {
-        if app.issuing.authorities.offer_turns().await > 0 {
-            app.issuing.wake.notify_one();
+        if issuing.authorities.offer_turns().await > 0 {
+            issuing.core.wake.notify_one();
         }
         shutdown.pause(OFFER_INTERVAL).await;
     }
 }
 
 /// Ends withdrawals until `shutdown`, as gateways acknowledge them.
-pub(crate) async fn end_withdrawals(app: Arc<App>, shutdown: Shutdown) {
+pub(crate) async fn end_withdrawals(gateways: Arc<Gateways>, shutdown: Shutdown) {
     while !shutdown.has_begun() {
-        if let Err(error) = withdrawals::end_acknowledged(&app.core, &app.gateways).await {
+        if let Err(error) = withdrawals::end_acknowledged(&gateways).await {
             tracing::error!(%error, "cannot record that gateways confirmed withdrawals; retrying");
         }
         shutdown.pause(SEARCH_INTERVAL).await;
     }
 }
 
-/// Waits for the shutdown and then for [`SHUTDOWN_TIME_MAX`]; the remaining work is cut off then.
-async fn at_the_end(shutdown: &Shutdown) {
-    shutdown.begun().await;
-    tokio::time::sleep(SHUTDOWN_TIME_MAX).await;
-}
-
 /// Deactivates authorizations of removed names at the authorities, until `shutdown`.
-pub(crate) async fn abandon_orders(app: Arc<App>, shutdown: Shutdown) {
+pub(crate) async fn abandon_orders(issuing: Arc<Issuing>, shutdown: Shutdown) {
     while !shutdown.has_begun() {
         let abandoned = tokio::select! {
-            abandoned = abandon_due_orders(&app.core, &app.issuing.authorities) => abandoned,
-            () = at_the_end(&shutdown) => return,
+            abandoned = abandon_due_orders(&issuing) => abandoned,
+            // The remaining work is cut off.
+            () = shutdown.begun().then(|()| tokio::time::sleep(SHUTDOWN_TIME_MAX)) => return,
         };
         if let Err(error) = abandoned {
             tracing::error!(%error, "cannot read orders of removed domains; retrying");
@@ -214,7 +208,7 @@ pub(crate) async fn abandon_orders(app: Arc<App>, shutdown: Shutdown) {
     }
 }
 
-async fn abandon_due_orders(core: &Core, authorities: &Authorities) -> Result<()> {
+async fn abandon_due_orders(Issuing { core, authorities, .. }: &Issuing) -> Result<()> {
     for order in core.store.abandoned_orders(core.clock.now(), ORDERS_PER_ROUND).await? {
         let abandoned = match authorities.find(&order.authority) {
             Some(authority) => authority.abandon(&order.url).await,
@@ -240,16 +234,16 @@ async fn abandon_due_orders(core: &Core, authorities: &Authorities) -> Result<()
 }
 
 /// Bounds the tables, the change log at this number of rows, until `shutdown`.
-pub(crate) async fn tidy(app: Arc<App>, change_log_rows: u64, shutdown: Shutdown) {
+pub(crate) async fn tidy(gateways: Arc<Gateways>, change_log_rows: u64, shutdown: Shutdown) {
     while !shutdown.has_begun() {
-        if let Err(error) = tidy_once(&app.core, &app.gateways.nodes, change_log_rows).await {
+        if let Err(error) = tidy_once(&gateways, change_log_rows).await {
             tracing::error!(%error, "cannot delete expired rows; retrying");
         }
         shutdown.pause(TIDY_INTERVAL).await;
     }
 }
 
-async fn tidy_once(core: &Core, nodes: &Nodes, change_log_rows: u64) -> Result<()> {
+async fn tidy_once(Gateways { core, nodes, .. }: &Gateways, change_log_rows: u64) -> Result<()> {
     core.store.repair_projects(None).await?;
     let forgotten = core.store.compact_log(change_log_rows).await?;
     if forgotten > 0 {
@@ -262,7 +256,6 @@ async fn tidy_once(core: &Core, nodes: &Nodes, change_log_rows: u64) -> Result<(
         keys::withdraw(&mut write, &key).await?;
         keys::delete_key(write.connection(), &key).await?;
     }
-    let now = write.now();
     acme::tidy(write.connection(), now).await?;
     domains::forget_tombstones(write.connection(), now.plus(-MEMORY_MILLIS)).await?;
     write.forget_events(now.plus(-EVENTS_MILLIS)).await?;
@@ -300,7 +293,8 @@ async fn erase_due_projects(store: &Store) -> Result<()> {
 }
 
 /// Brings the gauges up to date.
-pub(crate) async fn measure(core: &Core, gateways: &Gateways) -> Result<()> {
+pub(crate) async fn measure(gateways: &Gateways) -> Result<()> {
+    let core = &gateways.core;
     let mut counts: HashMap<String, i64> = core.store.domains_by_status().await?.into_iter().collect();
     for status in Status::ALL {
         let count = counts.remove(status.as_str()).unwrap_or(0);
@@ -315,7 +309,7 @@ pub(crate) async fn measure(core: &Core, gateways: &Gateways) -> Result<()> {
     core.metrics.of_another_history.set(i64::try_from(gateways.nodes.of_another_history().len()).unwrap_or(i64::MAX));
     let revision = core.store.newest_revision().await?;
     core.metrics.revision.set(revision.0.cast_signed());
-    withdrawals::measure(core, gateways).await?;
+    withdrawals::measure(gateways).await?;
     let (waiting, overdue) = core.store.delivery_backlog(core.clock.now().plus(-OVERDUE_MILLIS)).await?;
     core.metrics.webhook_deliveries.with_label_values(&["waiting"]).set(waiting);
     core.metrics.webhook_deliveries.with_label_values(&["overdue"]).set(overdue);

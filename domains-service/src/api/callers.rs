@@ -15,8 +15,9 @@ use contract::key::PresentedKey;
 use http::{Extensions, HeaderMap, header};
 
 use crate::actor::{Actor, Origin};
-use crate::app::App;
+use crate::common::Core;
 use crate::error::{ApiError, ApiResult, Code};
+use crate::gateways::Gateways;
 use crate::store::credentials::Kind;
 use crate::text::hexadecimal;
 
@@ -25,34 +26,28 @@ const CHALLENGE: &str = r#"Bearer realm="tollhouse""#;
 
 /// Identifies the gateway that signed a request's identity: requests get their [`Origin`]. A signing key withdrawn
 /// after the identity was verified is refused.
-pub(super) async fn came_through(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
-    let Some(origin) = origin(&app, request.extensions()) else { return identity_required().into_response() };
+pub(super) async fn came_through(State(gateways): State<Arc<Gateways>>, mut request: Request, next: Next) -> Response {
+    let Some(origin) = origin(&gateways, request.extensions()) else { return identity_required().into_response() };
     request.extensions_mut().insert(origin);
     next.run(request).await
 }
 
 /// The client of a request and the gateway that signed its identity; `None` if the gateway's key was withdrawn since.
-pub(crate) fn origin(app: &App, extensions: &Extensions) -> Option<Origin> {
+pub(crate) fn origin(gateways: &Gateways, extensions: &Extensions) -> Option<Origin> {
     let (identity, signed_by) = (extensions.get::<Identity>()?, extensions.get::<SignedBy>()?);
-    let gateway = app.gateways.identities.lock().gateway(&signed_by.0)?.to_owned();
+    let gateway = gateways.identities.lock().gateway(&signed_by.0)?.to_owned();
     Some(Origin { client: identity.client, gateway })
 }
 
 /// Finds the holder of the presented key. Requests get their [`Actor`].
-pub(super) async fn require_key(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+pub(super) async fn require_key(State(core): State<Arc<Core>>, mut request: Request, next: Next) -> ApiResult {
     let extensions = request.extensions();
     let (Some(identity), Some(origin)) = (extensions.get::<Identity>(), extensions.get::<Origin>()) else {
-        return identity_required().into_response();
+        return Ok(identity_required().into_response());
     };
-    let (identity, origin) = (identity.clone(), origin.clone());
-    let presented = presented(request.headers());
-    match holder(&app, presented, &identity, origin).await {
-        Ok(actor) => {
-            request.extensions_mut().insert(actor);
-            next.run(request).await
-        }
-        Err(error) => error.into_response(),
-    }
+    let actor = holder(&core, request.headers(), identity, origin.clone()).await?;
+    request.extensions_mut().insert(actor);
+    Ok(next.run(request).await)
 }
 
 /// The key in `Authorization`, which must occur once.
@@ -65,18 +60,13 @@ fn presented(headers: &HeaderMap) -> ApiResult<PresentedKey> {
     value.and_then(|value| PresentedKey::from_authorization(value).ok()).ok_or_else(invalid)
 }
 
-/// The holder of the key, from our own table.
-async fn holder(
-    app: &App,
-    presented: ApiResult<PresentedKey>,
-    identity: &Identity,
-    origin: Origin,
-) -> ApiResult<Actor> {
-    let presented = presented?;
-    let found = app.core.store.key_by_digest(presented.digest()).await?;
-    let valid = found.filter(|key| key.is_valid() && key.environment == app.core.settings.environment);
+/// The holder of the presented key, from our own table.
+async fn holder(core: &Core, headers: &HeaderMap, identity: &Identity, origin: Origin) -> ApiResult<Actor> {
+    let presented = presented(headers)?;
+    let found = core.store.key_by_digest(presented.digest()).await?;
+    let valid = found.filter(|key| key.is_valid() && key.environment == core.settings.environment);
     let key = valid.ok_or_else(invalid)?;
-    if key.expires_at.is_some_and(|end| end <= app.core.clock.now_seconds()) {
+    if key.expires_at.is_some_and(|end| end <= core.clock.now_seconds()) {
         return Err(refused(Code::ExpiredApiKey, "The API key has expired."));
     }
     // An honest gateway signs for the key that it hands on.
@@ -107,21 +97,21 @@ fn refused(code: Code, message: &str) -> ApiError {
 ///
 /// [`Credential`]: crate::store::credentials::Credential
 pub(super) async fn require_credential(
-    State((app, kind)): State<(Arc<App>, Kind)>,
+    State((core, kind)): State<(Arc<Core>, Kind)>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let Some(token) = guard::bearer(request.headers()) else { return guard::token_required() };
     // Digests are compared, so time tells nothing of the token.
-    let Ok(found) = app.core.store.credential(&hexadecimal(guard::digest_of(token))).await else {
+    let Ok(found) = core.store.credential(&hexadecimal(guard::digest_of(token))).await else {
         let message = "The credential is not known here, and the database does not answer. Retry shortly.";
         return Code::StorageUnavailable.refuse(message).with_header(header::RETRY_AFTER, "1").into_response();
     };
-    let now = app.core.clock.now();
+    let now = core.clock.now();
     let Some(credential) = found.filter(|found| found.kind == kind && found.is_current(now)) else {
         return guard::token_required();
     };
-    app.core.store.record_use(&credential.digest, now);
+    core.store.record_use(&credential.digest, now);
     if kind == Kind::Operator {
         request.extensions_mut().insert(Actor::operator_named(&credential.name));
     }

@@ -18,8 +18,9 @@ use serde_json::json;
 use super::Operation;
 use super::extract::{Json, Params, Path};
 use super::view::{event_for_operators, page, rfc3339};
-use crate::app::App;
+use crate::common::Core;
 use crate::error::{ApiError, ApiResult, Code};
+use crate::gateways::Gateways;
 use crate::keyring;
 use crate::store::credentials::{COMMAND_LINE, Credential, Enrolment, Kind, NotEnrolled, Origin, Recorded};
 use crate::store::events::{EVENTS_PER_PAGE, Through};
@@ -68,26 +69,24 @@ impl NewCredential {
         match (self.kind, self.days) {
             (Kind::Operator, days) if (1..=DAYS_MAX).contains(&days.unwrap_or(DAYS)) => Ok(Some(days.unwrap_or(DAYS))),
             (Kind::Gateway | Kind::Service, None) => Ok(None),
-            _ => {
-                let message =
-                    format!("An operator's token is valid for 1 to {DAYS_MAX} days; other credentials never expire.");
-                Code::InvalidBody.fail(message)
-            }
+            _ => Code::InvalidBody.fail(format!(
+                "An operator's token is valid for 1 to {DAYS_MAX} days; other credentials never expire."
+            )),
         }
     }
 }
 
 /// `POST /internal/credentials`: the response has the new credential, in the form of a file and of a header. It is
 /// shown nowhere else.
-pub(super) async fn create(
-    State(app): State<Arc<App>>,
+async fn create(
+    State(gateways): State<Arc<Gateways>>,
     Extension(maker): Extension<Credential>,
     Json(wanted): Json<NewCredential>,
 ) -> ApiResult {
     let days = wanted.days()?;
     let NewCredential { kind, name, .. } = wanted;
     let credential = Secret::generate().map_err(|_| Code::InternalError.refuse("Cannot generate a secret."))?;
-    let mut write = app.core.store.write().await?;
+    let mut write = gateways.core.store.write().await?;
     write.confirm(&maker).await?;
     let expires_at = days.map(|days| write.now().plus(i64::from(days) * DAY_MILLIS));
     let (digest, from) = (digest_of(&credential), Origin::Maker(&maker.digest));
@@ -101,7 +100,7 @@ pub(super) async fn create(
             .refuse(format!("The credential {name:?} exists. Revoke it first, or choose another name.")),
     })?;
     write.commit().await?;
-    learn(&app).await;
+    learn(&gateways).await;
     tracing::info!(kind = kind.as_str(), name, actor = maker.name, "created a credential");
     let body = json!({
         "kind": kind,
@@ -114,9 +113,9 @@ pub(super) async fn create(
 }
 
 /// `GET /internal/credentials?kind=`: all of them, or those of one kind.
-pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> ApiResult {
+async fn list(State(core): State<Arc<Core>>, params: Params) -> ApiResult {
     let kind = params.text("kind").map(str::parse).transpose().map_err(|_| no_kind())?;
-    let all: Vec<_> = app.core.store.credentials(kind).await?.iter().map(view).collect();
+    let all: Vec<_> = core.store.credentials(kind).await?.iter().map(view).collect();
     Ok(axum::Json(json!({ "credentials": all })).into_response())
 }
 
@@ -148,8 +147,9 @@ fn view(recorded: &Recorded) -> serde_json::Value {
 ///
 /// It may be repeated, with the same response: nothing is lost if a response did not arrive, or was 503 because not
 /// everything had followed the revocation yet.
-pub(super) async fn revoke(
-    State(app): State<Arc<App>>,
+async fn revoke(
+    State(core): State<Arc<Core>>,
+    State(gateways): State<Arc<Gateways>>,
     Extension(actor): Extension<Credential>,
     Path([kind, name]): Path<2>,
     params: Params,
@@ -160,12 +160,11 @@ pub(super) async fn revoke(
         let message = "The command line's credential derives from the platform's secret: replace the secret and restart the control plane.";
         return Code::CommandLineCredential.fail(message);
     }
-    let mut write = app.core.store.write().await?;
+    let mut write = core.store.write().await?;
     write.confirm(&actor).await?;
     let mut revoked: Vec<_> = write.last_credential(kind, &name).await?.into_iter().collect();
     if revoked.is_empty() {
-        let message = format!("There is no {} called {name:?}.", kind.as_str());
-        return Code::NotFound.fail(message);
+        return Code::NotFound.fail(format!("There is no {} called {name:?}.", kind.as_str()));
     }
     let mut made = write.made_by(kind, &name, with_made).await?;
     if with_made {
@@ -177,24 +176,24 @@ pub(super) async fn revoke(
         one.revoked_at = Some(write.now());
         ended.push(one.credential.clone());
     }
-    let gateways = ended.iter().filter(|one| one.kind == Kind::Gateway).map(|one| one.name.as_str());
-    let gateways: Vec<_> = gateways.collect();
-    if !gateways.is_empty() {
-        keyring::replace_tickets(&app.core, &mut write).await?;
+    let revoked_gateways = ended.iter().filter(|one| one.kind == Kind::Gateway).map(|one| one.name.as_str());
+    let revoked_gateways: Vec<_> = revoked_gateways.collect();
+    if !revoked_gateways.is_empty() {
+        keyring::replace_tickets(&core, &mut write).await?;
     }
     let before = write.now().plus(-EVENTS_MILLIS);
     projects::end_erasures(write.connection(), before).await?;
     write.commit().await?;
-    for gateway in &gateways {
-        app.gateways.nodes.revoke(gateway);
+    for gateway in &revoked_gateways {
+        gateways.nodes.revoke(gateway);
     }
     let digests: Vec<_> = ended.iter().map(|one| one.digest.as_str()).collect();
-    app.core.store.credentials_revoked(&digests).await;
+    core.store.credentials_revoked(&digests).await;
     for Credential { kind, name, .. } in &ended {
         tracing::warn!(kind = kind.as_str(), name, actor = actor.name, "revoked a credential");
     }
-    forget_signatures(&app, &gateways).await?;
-    if let Err(error) = app.core.store.record_revocations().await {
+    forget_signatures(&gateways, &revoked_gateways).await?;
+    if let Err(error) = core.store.record_revocations().await {
         tracing::error!(
             error = format!("{error:#}"),
             "cannot write a revocation into revocations_file; retrying every second. Fix the cause given in `error`"
@@ -210,16 +209,16 @@ pub(super) async fn revoke(
 }
 
 /// Refuses identities that these gateways sign, from now on.
-async fn forget_signatures(app: &App, gateways: &[&str]) -> ApiResult<()> {
-    if gateways.is_empty() {
+async fn forget_signatures(gateways: &Gateways, revoked: &[&str]) -> ApiResult<()> {
+    if revoked.is_empty() {
         return Ok(());
     }
-    let Err(error) = keyring::rotate_if_due(&app.core, &app.gateways).await else { return Ok(()) };
-    for gateway in gateways {
-        keyring::refuse(&app.gateways, gateway);
+    let Err(error) = keyring::rotate_if_due(gateways).await else { return Ok(()) };
+    for gateway in revoked {
+        keyring::refuse(gateways, gateway);
     }
     tracing::error!(
-        gateways = gateways.join(", "),
+        gateways = revoked.join(", "),
         error = format!("{error:#}"),
         "cannot read the gateways' signing keys; services still accept the revoked identities. Check the database"
     );
@@ -230,11 +229,11 @@ async fn forget_signatures(app: &App, gateways: &[&str]) -> ApiResult<()> {
 
 /// `GET /internal/credentials/gateway/{gateway}/changes?since=`: the changes made through a gateway, in all projects,
 /// newest first. They show an operator who revokes a stolen gateway what to undo.
-pub(super) async fn changes(State(app): State<Arc<App>>, Path([gateway]): Path<1>, params: Params) -> ApiResult {
+async fn changes(State(core): State<Arc<Core>>, Path([gateway]): Path<1>, params: Params) -> ApiResult {
     let since = params.value("since", jiff::Timestamp::UNIX_EPOCH, "a moment such as 2026-01-31T12:00:00Z")?;
     let before = params.number_cursor()?;
     let since = UnixMillis(since.as_millisecond());
-    let found = app.core.store.changes_through(&gateway, since, Some(before)).await?;
+    let found = core.store.changes_through(&gateway, since, Some(before)).await?;
     let (list, next) = page(&found, EVENTS_PER_PAGE, |change| change.event.id.to_string(), view_of_change);
     Ok(axum::Json(json!({ "changes": list, "next_cursor": next })).into_response())
 }
@@ -249,8 +248,8 @@ fn view_of_change(change: &Through) -> serde_json::Value {
 }
 
 /// Reloads the signing keys of all gateways. After a failure, [`keyring::keep`] retries within a second and logs.
-async fn learn(app: &App) {
-    if let Err(error) = keyring::rotate_if_due(&app.core, &app.gateways).await {
+async fn learn(gateways: &Gateways) {
+    if let Err(error) = keyring::rotate_if_due(gateways).await {
         tracing::debug!(
             error = format!("{error:#}"),
             "cannot read the signing keys of the gateways; retrying in a second"
@@ -259,8 +258,8 @@ async fn learn(app: &App) {
 }
 
 /// `POST /internal/gateway-keys`: new keys for all gateways at once; those of before are worth nothing.
-pub(super) async fn rotate(State(app): State<Arc<App>>, Extension(actor): Extension<Credential>) -> ApiResult {
-    keyring::renew(&app.core, true).await.map_err(|error| {
+async fn rotate(State(gateways): State<Arc<Gateways>>, Extension(actor): Extension<Credential>) -> ApiResult {
+    keyring::renew(&gateways.core, true).await.map_err(|error| {
         tracing::error!(
             error = format!("{error:#}"),
             "cannot replace the signing keys of the gateways; the previous keys stay valid"
@@ -268,15 +267,15 @@ pub(super) async fn rotate(State(app): State<Arc<App>>, Extension(actor): Extens
         Code::StorageUnavailable
             .refuse("Cannot replace the signing keys of the gateways; the previous keys stay valid. Retry shortly.")
     })?;
-    learn(&app).await;
+    learn(&gateways).await;
     tracing::warn!(actor = actor.name, "replaced the signing keys of all gateways");
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// `POST /internal/passes`: the operator's way into one service or one gateway, for less than a minute. The operator's
 /// own token stays here: a service or a gateway in wrong hands that was shown it could use it.
-pub(super) async fn pass(
-    State(app): State<Arc<App>>,
+async fn pass(
+    State(gateways): State<Arc<Gateways>>,
     Extension(actor): Extension<Credential>,
     Json(to): Json<PassFor>,
 ) -> ApiResult {
@@ -285,6 +284,6 @@ pub(super) async fn pass(
         return Code::InvalidBody.fail(message);
     }
     tracing::info!(actor = actor.name, to = to.audience(), "issued a pass to an operator");
-    let pass = guard::pass(&app.gateways.pass_key, &to, app.core.clock.now_seconds());
+    let pass = guard::pass(&gateways.pass_key, &to, gateways.core.clock.now_seconds());
     Ok((StatusCode::CREATED, axum::Json(Pass { pass })).into_response())
 }

@@ -25,7 +25,9 @@ use verification::{TEXT_LABEL, TTL_SECONDS};
 use super::extract::{Authorised, CURSOR, LIMIT, NUMBER_CURSOR, Params};
 use super::types::{self, DomainQuota, Domains, Events, Record, RecordPurpose, RecordType, Rfc3339};
 use super::{Handler, Operation, projects, view};
-use crate::app::App;
+use crate::app::{App, Issuing};
+use crate::common::Core;
+use crate::domain::name::Attachable;
 use crate::domain::{CertificateState, Domain, Status};
 use crate::error::{ApiError, ApiResult, Code};
 use crate::issuer::QueuePosition;
@@ -69,7 +71,7 @@ const LIST: Operation = Operation {
 const SHOW: Operation = Operation {
     summary: "Show a domain",
     description: "Its state, and what its owner must do.",
-    answers: &[Success::new(200, "The domain.", schema::of::<types::Domain>).with(&["ETag"])],
+    answers: &[answers_domain(200, "The domain.")],
     ..reading("showDomain", "/v1/projects/{project}/domains/{domain}", |get| on(get, show))
 };
 
@@ -96,23 +98,28 @@ const fn writing(id: &'static str, method: Method, path: &'static str, handler: 
     Operation { method, scope: Some(Scope::DomainsWrite), ..reading(id, path, handler) }
 }
 
+/// An answer with a domain and its `ETag`.
+const fn answers_domain(status: u16, description: &'static str) -> Success {
+    Success::new(status, description, schema::of::<types::Domain>).with(&["ETag"])
+}
+
 /// Withdrawals of a domain: gateways may still serve it for a while.
 const WITHDRAWN: &[Kind] = &[Kind::Name, Kind::Redirect];
 
 /// A domain as a response. Its ETag depends only on the record, not on which gateways have applied it.
 async fn response(app: &App, project: &ProjectRecord, domain: &Domain, status: StatusCode) -> ApiResult {
-    let mut shown = representation(app, project, domain);
+    let mut shown = representation(&app.core, project, domain);
     let etag = etag_of(&shown);
-    let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &project.id.uid).await?;
+    let pending = PendingWithdrawals::of(&app.gateways, &project.id.uid).await?;
     shown.withdrawal = pending.find(WITHDRAWN, domain.name.as_str());
-    show_queue_position(&mut shown, &queue_positions(app, project).await);
+    show_queue_position(&mut shown, &queue_positions(&app.issuing, project).await);
     Ok((status, [(header::ETAG, etag)], axum::Json(shown)).into_response())
 }
 
 /// The positions of the project's names in the queue of orders. They change with every order, so they are no part of
 /// the record.
-async fn queue_positions(app: &App, project: &ProjectRecord) -> HashMap<String, QueuePosition> {
-    app.issuing.authorities.places(&project.id.uid).await.unwrap_or_else(|error| {
+async fn queue_positions(issuing: &Issuing, project: &ProjectRecord) -> HashMap<String, QueuePosition> {
+    issuing.authorities.places(&project.id.uid).await.unwrap_or_else(|error| {
         tracing::warn!(
             project.id = %project.id, %error,
             "cannot read the queue of orders; showing domains without their queue positions"
@@ -135,9 +142,12 @@ fn show_queue_position(shown: &mut types::Domain, positions: &HashMap<String, Qu
 }
 
 /// `GET …/domains`.
-async fn list(Authorised { app, project: id, .. }: Authorised, params: Params) -> ApiResult {
+async fn list(
+    Authorised { part: App { core, gateways, issuing, .. }, project: id, .. }: Authorised<0, App>,
+    params: Params,
+) -> ApiResult {
     let limit = params.limit()?;
-    let project = projects::load(&app, &id).await?;
+    let project = projects::load(&core, &id).await?;
     let status = params.text("status").filter(|word| !word.is_empty()).map(str::parse::<Status>).transpose();
     let status = status.map_err(|_| Code::InvalidQuery.refuse("status must be a state of domains, such as active."))?;
     let part = params.text("name").unwrap_or_default();
@@ -148,29 +158,26 @@ async fn list(Authorised { app, project: id, .. }: Authorised, params: Params) -
     // A name in another script is kept in its ASCII form.
     let part = if part.is_ascii() { part } else { Hostname::parse(&part).map_or(part, |name| name.to_string()) };
     let wanted = (part.as_str(), status.map_or("", Status::as_str));
-    let found = app.core.store.domains(&id, params.text("cursor").unwrap_or_default(), wanted, limit).await?;
-    let used = domains::count_domains(app.core.store.reader(), &id).await?;
-    let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &id.uid).await?;
-    let positions = queue_positions(&app, &project).await;
+    let found = core.store.domains(&id, params.text("cursor").unwrap_or_default(), wanted, limit).await?;
+    let used = domains::count_domains(core.store.reader(), &id).await?;
+    let pending = PendingWithdrawals::of(&gateways, &id.uid).await?;
+    let positions = queue_positions(&issuing, &project).await;
     let show = |domain: &Domain| {
-        let mut shown = representation(&app, &project, domain);
+        let mut shown = representation(&core, &project, domain);
         shown.withdrawal = pending.find(WITHDRAWN, domain.name.as_str());
         show_queue_position(&mut shown, &positions);
         shown
     };
     let (list, next) = view::page(&found, limit, |domain| domain.name.to_string(), show);
-    let allocated = app.core.settings.plans.of(project.plan).domains;
+    let allocated = core.settings.plans.of(project.plan).domains;
     let quota = DomainQuota { allocated, used, hard_cap: true };
     Ok(axum::Json(Domains { domains: list, next_cursor: next, quota }).into_response())
 }
 
 /// The project's domain of a name in a path, or 404.
-async fn load(app: &App, id: &ProjectRef, name: &str) -> ApiResult<Domain> {
-    let found = match Hostname::parse(name) {
-        Ok(name) => app.core.store.find_domain(id, &name).await?,
-        Err(_) => None,
-    };
-    found.ok_or_else(no_domain)
+async fn load(core: &Core, id: &ProjectRef, name: &str) -> ApiResult<Domain> {
+    let name = Hostname::parse(name).map_err(|_| no_domain())?;
+    core.store.find_domain(id, &name).await?.ok_or_else(no_domain)
 }
 
 /// The same within a writing transaction; also a domain that is being removed.
@@ -194,30 +201,35 @@ fn no_domain() -> ApiError {
 }
 
 /// `GET …/domains/{domain}`.
-async fn show(Authorised { app, project: id, rest: [name], .. }: Authorised<1>) -> ApiResult {
-    let project = projects::load(&app, &id).await?;
-    let domain = load(&app, &id, &name).await?;
+async fn show(Authorised { part: app, project: id, rest: [name], .. }: Authorised<1, App>) -> ApiResult {
+    let project = projects::load(&app.core, &id).await?;
+    let domain = load(&app.core, &id, &name).await?;
     response(&app, &project, &domain, StatusCode::OK).await
 }
 
 /// `GET …/domains/{domain}/events`.
-async fn events(Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>, params: Params) -> ApiResult {
-    projects::load(&app, &id).await?;
+async fn events(
+    Authorised { part: core, actor, project: id, rest: [name], .. }: Authorised<1>,
+    params: Params,
+) -> ApiResult {
+    projects::load(&core, &id).await?;
     let name = Hostname::parse(&name).map_err(|_| no_domain())?;
-    let before = params.number_cursor()?;
-    let events = app.core.store.events(&id, Some(&name), Some(before)).await?;
+    let events = core.store.events(&id, Some(&name), Some(params.number_cursor()?)).await?;
     if events.is_empty() {
-        load(&app, &id, name.as_str()).await?; // never added: 404; a removed domain keeps its events
+        load(&core, &id, name.as_str()).await?; // never added: 404; a removed domain keeps its events
     }
     Ok(projects::events_page(&events, &actor))
 }
 
 /// A domain as JSON.
-fn representation(app: &App, project: &ProjectRecord, domain: &Domain) -> types::Domain {
+fn representation(core: &Core, project: &ProjectRecord, domain: &Domain) -> types::Domain {
     let redirect = domain.redirect.as_ref().map(|rule| types::Redirect {
         to: rule.to.as_str().to_owned(),
         status: rule.status.map(contract::site::RedirectStatus::code),
     });
+    let attachable = core.settings.attachable(domain.name.as_str()).ok();
+    let seems_apex = attachable.as_ref().is_some_and(|name| name.seems_apex() && !name.local);
+    let is_apex = domain.is_apex.unwrap_or(seems_apex);
     types::Domain {
         name: domain.name.clone(),
         unicode_name: domain.name.to_unicode(),
@@ -226,8 +238,8 @@ fn representation(app: &App, project: &ProjectRecord, domain: &Domain) -> types:
         status_since: domain.status_since.into(),
         primary: domain.primary,
         redirect,
-        is_apex: is_apex(app, domain),
-        records: records(app, project, domain),
+        is_apex,
+        records: attachable.map_or_else(Vec::new, |name| records(core, project, domain, &name, is_apex)),
         checks: domain.checks.as_ref().map(checks),
         problems: domain.problems.iter().map(problem).collect(),
         next_check_at: domain.due_at.map(Rfc3339::from),
@@ -252,17 +264,14 @@ fn etag_of(shown: &types::Domain) -> String {
     format!("\"{}\"", URL_SAFE_NO_PAD.encode(digest.as_ref().get(..TAG_BYTES).unwrap_or_default()))
 }
 
-fn is_apex(app: &App, domain: &Domain) -> bool {
-    domain.is_apex.unwrap_or_else(|| {
-        app.core.settings.attachable(domain.name.as_str()).is_ok_and(|name| name.seems_apex() && !name.local)
-    })
-}
-
 /// The records that the owner must create, in the form that DNS providers ask for.
-fn records(app: &App, project: &ProjectRecord, domain: &Domain) -> Vec<Record> {
-    let Ok(attachable) = app.core.settings.attachable(domain.name.as_str()) else {
-        return Vec::new();
-    };
+fn records(
+    core: &Core,
+    project: &ProjectRecord,
+    domain: &Domain,
+    attachable: &Attachable,
+    is_apex: bool,
+) -> Vec<Record> {
     if attachable.local {
         return Vec::new(); // it means this machine by definition
     }
@@ -274,12 +283,11 @@ fn records(app: &App, project: &ProjectRecord, domain: &Domain) -> Vec<Record> {
         None => name.to_owned(),
     };
     let state = domain.checks.as_ref().map_or(Records::Unknown, |checks| checks.record);
-    let is_apex = is_apex(app, domain);
     let mut records = vec![Record {
         kind: if is_apex { RecordType::Alias } else { RecordType::Cname },
         name: relative(domain.name.as_str()),
         fqdn: domain.name.to_string(),
-        value: app.issuing.prover.target(project.proof()).to_string(),
+        value: core.settings.prover.target(project.proof()).to_string(),
         ttl: TTL_SECONDS,
         purpose: RecordPurpose::Traffic,
         state,
@@ -293,7 +301,7 @@ fn records(app: &App, project: &ProjectRecord, domain: &Domain) -> Vec<Record> {
             kind: RecordType::Txt,
             name: relative(&place),
             fqdn: place,
-            value: app.issuing.prover.ownership_text(project.proof(), &domain.name),
+            value: core.settings.prover.ownership_text(project.proof(), &domain.name),
             ttl: TTL_SECONDS,
             purpose: RecordPurpose::Ownership,
             state: text_state.unwrap_or(Records::Unknown),

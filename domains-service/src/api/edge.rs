@@ -23,10 +23,12 @@ use super::Operation;
 use super::extract::{Json, Params};
 use super::types::{GatewayProcess, GatewayProcesses, Withdrawals};
 use crate::app::App;
+use crate::common::Core;
 use crate::error::{ApiError, ApiResult, Code};
 use crate::feed::{self, Ended, PIECES_WAITING_MAX, Permits};
+use crate::gateways::Gateways;
 use crate::key_rotation;
-use crate::nodes::{NODES_OF_ONE_MAX, gateway_of};
+use crate::nodes::{NODES_OF_ONE_MAX, Nodes, gateway_of};
 use crate::store::credentials::Credential;
 use crate::store::keys;
 use crate::store::log::Next;
@@ -59,40 +61,50 @@ const NODE_BYTES_MAX: usize = 128;
 /// `GET /internal/edge/feed?node=ID&after=REVISION&mark=MARK&keyring=1&whole=1`: frames without end; with the gateway's
 /// keys if `keyring` is given, and with a snapshot first if `whole` is given. Refuses a follower of
 /// another history.
-pub(super) async fn feed(
-    State(app): State<Arc<App>>,
+async fn feed(
+    State(gateways): State<Arc<Gateways>>,
     Extension(permits): Extension<Arc<Permits>>,
     Extension(shutdown): Extension<Shutdown>,
     Extension(edge): Extension<Credential>,
     params: Params,
 ) -> ApiResult {
+    let core = &gateways.core;
     let node = params.text("node").unwrap_or_default().to_owned();
     if node.is_empty() || node.len() > NODE_BYTES_MAX {
         return Code::InvalidQuery.fail("Name the gateway's process: node=NAME.");
     }
     let node = edge.node(&node);
     let after = Revision(params.value("after", 0, "a revision")?);
-    let mark =
-        params.text("mark").map(|text| text.parse().map_err(|error: InvalidMark| bad_mark(&error))).transpose()?;
+    let bad_mark = |error: InvalidMark| Code::InvalidQuery.refuse(format!("mark: {error}."));
+    let mark = params.text("mark").map(str::parse).transpose().map_err(bad_mark)?;
     // Followers of another history come back each second and get no permit of a follower.
     let checking = permits.to_report(&edge.digest).await.ok_or_else(too_many_reports)?;
-    if let Next::OtherHistory(newest) = app.core.store.changes_after(&app.core.sealing, (after, mark), 0).await? {
-        let (_, here, _) = app.core.store.snapshot().await?;
-        return Err(refuse_history(&app, &node, after, newest).with_details(json!(here)).into());
+    if let Next::OtherHistory(newest) = core.store.changes_after(&core.sealing, (after, mark), 0).await? {
+        let (_, here, _) = core.store.snapshot().await?;
+        return Err(refuse_history(&gateways.nodes, &node, after, newest).with_details(json!(here)).into());
     }
     drop(checking);
-    admit(&app, &permits, &edge, &node).await?;
-    if !app.core.store.is_good(&edge.digest) {
+    admit(&gateways, &permits, &edge, &node).await?;
+    if !core.store.is_good(&edge.digest) {
         return Ok(guard::token_required());
     }
     let Some(permit) = permits.take(&edge.digest) else {
         return Code::StorageUnavailable.fail("The maximum number of gateways is connected. Retry later.");
     };
     let (pieces, waiting) = mpsc::channel(PIECES_WAITING_MAX);
-    let watch = app.core.store.watch_credential(&edge.digest);
+    let watch = core.store.watch_credential(&edge.digest);
     let wants_keyring = params.text("keyring") == Some("1");
     let position = if params.text("whole") == Some("1") { (Revision::default(), None) } else { (after, mark) };
-    let follower = feed::Follower::new(app, permits, (edge, node.clone()), wants_keyring, position, pieces);
+    let follower = feed::Follower {
+        gateways,
+        permits,
+        credential: edge,
+        node: node.clone(),
+        wants_keyring,
+        keys: None,
+        pieces,
+        sent: position,
+    };
     tokio::spawn(async move {
         let _permit = permit;
         match feed::serve(follower, shutdown).await {
@@ -104,13 +116,9 @@ pub(super) async fn feed(
     Ok((headers, Body::from_stream(feed::body(waiting, watch))).into_response())
 }
 
-fn bad_mark(error: &InvalidMark) -> ApiError {
-    Code::InvalidQuery.refuse(format!("mark: {error}.")).into()
-}
-
 /// The refusal for a gateway that followed another history.
-fn refuse_history(app: &App, node: &str, after: Revision, newest: Revision) -> Refusal {
-    app.gateways.nodes.refused_history(node);
+fn refuse_history(nodes: &Nodes, node: &str, after: Revision, newest: Revision) -> Refusal {
+    nodes.refused_history(node);
     tracing::warn!(
         node,
         revision = after.0,
@@ -125,43 +133,41 @@ fn refuse_history(app: &App, node: &str, after: Revision, newest: Revision) -> R
 /// `POST /internal/edge/nodes`: the revision that a gateway has applied. Refuses impossible reports: an unknown
 /// revision, one of another history, or too many processes with one credential. A revision whose mark the log no longer
 /// keeps counts as nothing applied.
-pub(super) async fn report(
-    State(app): State<Arc<App>>,
+async fn report(
+    State(gateways): State<Arc<Gateways>>,
     Extension(permits): Extension<Arc<Permits>>,
     Extension(edge): Extension<Credential>,
     Json(report): Json<NodeReport>,
 ) -> ApiResult {
     let is_named = (1..=NODE_BYTES_MAX).contains(&report.node.len()) && !report.node.contains('/');
     if !is_named || report.version.len() > NODE_BYTES_MAX {
-        let message = "node and version have 1 to 128 characters, and node has no slash.";
-        return Code::InvalidBody.fail(message);
+        return Code::InvalidBody.fail("node and version have 1 to 128 characters, and node has no slash.");
     }
     if report.place.as_deref().is_some_and(|place| !is_place(place)) {
         return Code::InvalidBody.fail("place is 16 hexadecimal digits.");
     }
     let mut report = NodeReport { node: edge.node(&report.node), ..report };
-    admit(&app, &permits, &edge, &report.node).await?;
-    make_due(&app, &std::mem::take(&mut report.unserved)).await;
-    let report = match app.core.store.claim(&report).await? {
+    admit(&gateways, &permits, &edge, &report.node).await?;
+    make_due(&gateways.core, &std::mem::take(&mut report.unserved)).await;
+    let report = match gateways.core.store.claim(&report).await? {
         Claim::Held => report,
         Claim::Unproven => report.of_nothing(),
-        Claim::NeverGiven => return Err(refuse_revision(&app, &report)),
+        Claim::NeverGiven => return Err(refuse_revision(&gateways.nodes, &report)),
         Claim::OtherHistory(newest) => {
-            app.gateways.nodes.invalidate(&report.node);
-            return Err(refuse_history(&app, &report.node, report.applied, newest).into());
+            gateways.nodes.invalidate(&report.node);
+            return Err(refuse_history(&gateways.nodes, &report.node, report.applied, newest).into());
         }
     };
-    let on_record = app.gateways.nodes.report(report.clone());
-    app.gateways.peers.send(&report, on_record).await;
+    gateways.peers.send(&report, gateways.nodes.report(report.clone())).await;
     Ok(http::StatusCode::NO_CONTENT.into_response())
 }
 
 /// Makes inactive domains of these names due: visitors use them already, so their records may be right.
-async fn make_due(app: &App, unserved: &[Hostname]) {
+async fn make_due(core: &Core, unserved: &[Hostname]) {
     for name in unserved.iter().take(UNSERVED_MAX) {
-        let result = match app.core.store.make_due_for_visitors(name).await {
+        let result = match core.store.make_due_for_visitors(name).await {
             Ok(true) => {
-                app.issuing.wake.notify_one();
+                core.wake.notify_one();
                 "due"
             }
             Ok(false) => "not_due",
@@ -170,20 +176,20 @@ async fn make_due(app: &App, unserved: &[Hostname]) {
                 "failed"
             }
         };
-        app.core.metrics.handshake_checks.with_label_values(&[result]).inc();
+        core.metrics.handshake_checks.with_label_values(&[result]).inc();
     }
 }
 
 /// Refuses a process beyond the maximum of its credential.
-async fn admit(app: &App, permits: &Permits, edge: &Credential, node: &str) -> ApiResult<()> {
-    if app.gateways.nodes.knows(node) {
+async fn admit(gateways: &Gateways, permits: &Permits, edge: &Credential, node: &str) -> ApiResult<()> {
+    if gateways.nodes.knows(node) {
         return Ok(());
     }
     let _permit = permits.to_report(&edge.digest).await.ok_or_else(too_many_reports)?;
-    if let Err(error) = app.gateways.load_processes(&app.core.store).await {
+    if let Err(error) = gateways.load_processes().await {
         tracing::debug!(%error, "cannot read the list of gateway processes; counting those that reported lately");
     }
-    if app.gateways.nodes.has_room_for(node) {
+    if gateways.nodes.has_room_for(node) {
         return Ok(());
     }
     tracing::warn!(
@@ -197,9 +203,9 @@ async fn admit(app: &App, permits: &Permits, edge: &Credential, node: &str) -> A
 }
 
 /// The refusal for a report of an unknown revision.
-fn refuse_revision(app: &App, report: &NodeReport) -> ApiError {
-    app.gateways.nodes.invalidate(&report.node);
-    app.gateways.nodes.refused_history(&report.node);
+fn refuse_revision(nodes: &Nodes, report: &NodeReport) -> ApiError {
+    nodes.invalidate(&report.node);
+    nodes.refused_history(&report.node);
     tracing::warn!(
         node = report.node,
         revision = report.applied.0,
@@ -216,8 +222,8 @@ fn is_place(place: &str) -> bool {
 
 /// `POST /internal/edge/usage`: the requests that a gateway has counted, for the dashboard. Refuses what exceeds the
 /// maximum.
-pub(super) async fn usage(
-    State(app): State<Arc<App>>,
+async fn usage(
+    State(core): State<Arc<Core>>,
     Extension(permits): Extension<Arc<Permits>>,
     Extension(edge): Extension<Credential>,
     Json(report): Json<UsageReport>,
@@ -229,7 +235,7 @@ pub(super) async fn usage(
     }
     let node = edge.node(&node);
     let _permit = permits.to_report(&edge.digest).await.ok_or_else(too_many_reports)?;
-    let (mut write, mut has_room) = (app.core.store.write().await?, true);
+    let (mut write, mut has_room) = (core.store.write().await?, true);
     for usage in &projects {
         has_room &= write.record_usage(&node, usage).await?;
     }
@@ -239,8 +245,8 @@ pub(super) async fn usage(
 
 /// `POST /internal/edge/keys`: the last use of keys, and the bans that a gateway knows. Refuses bans beyond the
 /// maximum.
-pub(super) async fn take_keys(
-    State(app): State<Arc<App>>,
+async fn take_keys(
+    State(core): State<Arc<Core>>,
     Extension(permits): Extension<Arc<Permits>>,
     Extension(edge): Extension<Credential>,
     Json(report): Json<KeyReport>,
@@ -253,7 +259,7 @@ pub(super) async fn take_keys(
     }
     let report = KeyReport { node: edge.node(&report.node), ..report };
     let _permit = permits.to_report(&edge.digest).await.ok_or_else(too_many_reports)?;
-    let mut write = app.core.store.write().await?;
+    let mut write = core.store.write().await?;
     let now = write.now();
     for KeyUse { key, minute } in &report.used {
         keys::record_use(write.connection(), key, *minute, now).await?;
@@ -279,15 +285,14 @@ fn taken(node: &str, has_room: bool, what: &'static str) -> ApiResult {
         "refused a gateway's report: the maximum of processes, of its credential or of all gateways, has reported. If \
          you do not know these processes, run `tollhouse node revoke`"
     );
-    let message = format!("Too many processes report {what}. Reports of earlier processes are kept.");
-    Code::TooManyProcesses.fail(message)
+    Code::TooManyProcesses.fail(format!("Too many processes report {what}. Reports of earlier processes are kept."))
 }
 
 /// `GET /internal/nodes`: the processes of gateways that removals wait for.
-pub(super) async fn nodes(State(app): State<Arc<App>>) -> ApiResult {
-    let revision = app.gateways.load_processes(&app.core.store).await?;
-    let now = app.core.clock.now();
-    let nodes = app.gateways.nodes.all().into_iter().map(|known| GatewayProcess {
+async fn nodes(State(gateways): State<Arc<Gateways>>) -> ApiResult {
+    let revision = gateways.load_processes().await?;
+    let now = gateways.core.clock.now();
+    let nodes = gateways.nodes.all().into_iter().map(|known| GatewayProcess {
         gateway: gateway_of(&known.report.node).map(str::to_owned),
         live: known.live,
         silent_ms: now.since(known.last_seen).max(0),
@@ -303,51 +308,51 @@ pub(super) async fn nodes(State(app): State<Arc<App>>) -> ApiResult {
 
 /// `GET /internal/withdrawals`: withdrawals that a gateway has not confirmed, oldest first, at most
 /// [`WITHDRAWALS_SHOWN_MAX`].
-pub(super) async fn withdrawals(State(app): State<Arc<App>>) -> ApiResult {
-    let total: i64 = app.core.store.count_withdrawals().await?.iter().map(|counted| counted.count).sum();
-    let found = app.core.store.withdrawals(WITHDRAWALS_SHOWN_MAX).await?;
+async fn withdrawals(State(gateways): State<Arc<Gateways>>) -> ApiResult {
+    let total: i64 = gateways.core.store.count_withdrawals().await?.iter().map(|counted| counted.count).sum();
+    let found = gateways.core.store.withdrawals(WITHDRAWALS_SHOWN_MAX).await?;
     if !found.is_empty() {
-        app.gateways.load_processes(&app.core.store).await?;
+        gateways.load_processes().await?;
     }
-    let list = found.iter().map(|withdrawal| withdrawals::listed(&app.gateways.nodes, withdrawal)).collect();
+    let list = found.iter().map(|withdrawal| withdrawals::listed(&gateways.nodes, withdrawal)).collect();
     Ok(axum::Json(Withdrawals { withdrawals: list, total }).into_response())
 }
 
 /// `GET /internal/status`.
-pub(super) async fn status(State(app): State<Arc<App>>) -> ApiResult {
-    let revision = app.core.store.newest_revision().await?;
+async fn status(State(App { core, gateways, issuing, api }): State<App>) -> ApiResult {
+    let revision = core.store.newest_revision().await?;
     let domains: serde_json::Map<String, serde_json::Value> =
-        app.core.store.domains_by_status().await?.into_iter().map(|(status, count)| (status, json!(count))).collect();
-    let (projects, keys) = app.core.store.count_projects_and_keys().await?;
-    let nodes = app.gateways.nodes.status_of_live(revision);
-    let sealed = key_rotation::count(&app.core).await?;
-    let withdrawals: i64 = app.core.store.count_withdrawals().await?.iter().map(|counted| counted.count).sum();
-    let now = app.core.clock.now();
-    let trouble = app.api.last_trouble.lock().clone();
+        core.store.domains_by_status().await?.into_iter().map(|(status, count)| (status, json!(count))).collect();
+    let (projects, keys) = core.store.count_projects_and_keys().await?;
+    let nodes = gateways.nodes.status_of_live(revision);
+    let sealed = key_rotation::count(&core).await?;
+    let withdrawals: i64 = core.store.count_withdrawals().await?.iter().map(|counted| counted.count).sum();
+    let now = core.clock.now();
+    let trouble = api.faults.last_trouble.lock().clone();
     let trouble =
         trouble.map(|(code, at)| json!({ "code": code, "at": at, "seconds_ago": (now.0 - at.0).max(0) / 1_000 }));
-    Ok(axum::Json(json!({
+    let shown = json!({
         "revision": revision,
-        "environment": app.core.settings.environment,
-        "platform_domain": app.core.settings.platform,
+        "environment": core.settings.environment,
+        "platform_domain": core.settings.platform,
         "projects": projects,
         "keys": keys,
         "domains": domains,
         "nodes_live": nodes.asked,
         "nodes_lagging": nodes.lagging,
-        "gateways_of_another_history": app.gateways.nodes.of_another_history(),
+        "gateways_of_another_history": gateways.nodes.of_another_history(),
         "withdrawals": withdrawals,
-        "certificate_authorities": app.issuing.authorities.names(),
+        "certificate_authorities": issuing.authorities.names(),
         "sealed_with_older": sealed.older,
         "sealed_with_missing": sealed.missing,
-        "credential_files_refused": *app.api.refused_files.lock(),
-        "revocations_file_trouble": app.core.store.revocations().and_then(|file| file.trouble()),
-        "listener_certificate_faults": app.api.listeners.faults(),
-        "panicked_tasks": app.core.metrics.tasks.panicked(),
-        "unreadable_rows": unreadable_rows(app.core.store.reader().unreadable()),
+        "credential_files_refused": *api.faults.refused_files.lock(),
+        "revocations_file_trouble": core.store.revocations().and_then(|file| file.trouble()),
+        "listener_certificate_faults": api.faults.listeners.faults(),
+        "panicked_tasks": core.metrics.tasks.panicked(),
+        "unreadable_rows": unreadable_rows(core.store.reader().unreadable()),
         "trouble": trouble,
-    }))
-    .into_response())
+    });
+    Ok(axum::Json(shown).into_response())
 }
 
 /// Maximum of rows in lists for operators.
@@ -356,9 +361,7 @@ const UNREADABLE_SHOWN: usize = 100;
 fn unreadable_rows(unreadable: &UnreadableRows) -> serde_json::Value {
     let total: usize = Table::WORDS.iter().map(|table| unreadable.count(table)).sum();
     let shown = unreadable.entries(UNREADABLE_SHOWN).into_iter().map(|(key, bad)| {
-        json!({
-            "table": key.table, "row": key.row, "of": key.of, "column": bad.column, "reason": bad.reason,
-        })
+        json!({ "table": key.table, "row": key.row, "of": key.of, "column": bad.column, "reason": bad.reason })
     });
     json!({ "total": total, "rows": shown.collect::<Vec<_>>() })
 }

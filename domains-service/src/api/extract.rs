@@ -4,11 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
-use axum::extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request, State};
+use axum::extract::{FromRef, FromRequest, FromRequestParts, Query, RawPathParams, Request, State};
 use axum::http::Method;
 use axum::http::request::Parts;
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use chassis::body::{self, BodyError};
 use chassis::openapi::{NeededScope, Parameter};
 use chassis::refusal::Refusal;
@@ -20,6 +19,7 @@ use serde::de::DeserializeOwned;
 
 use crate::actor::Actor;
 use crate::app::App;
+use crate::common::Core;
 use crate::error::{ApiError, ApiResult, Code};
 use crate::project::ProjectRef;
 
@@ -51,11 +51,9 @@ pub(super) const LIMIT: Parameter = Parameter::query(
 
 /// Reads the whole body, up to a maximum. Each listener checks credentials on both sides of this layer: before it,
 /// so that a stranger cannot hold a connection, and after it, because a credential can be revoked while the body is on its way.
-pub(crate) async fn whole_body(State(bytes_max): State<usize>, request: Request, next: Next) -> Response {
-    match body::whole(request, bytes_max).await {
-        Ok(request) => next.run(request).await,
-        Err(error) => of_body(error).into_response(),
-    }
+pub(crate) async fn whole_body(State(bytes_max): State<usize>, request: Request, next: Next) -> ApiResult {
+    let request = body::whole(request, bytes_max).await.map_err(of_body)?;
+    Ok(next.run(request).await)
 }
 
 fn of_body(error: BodyError) -> Refusal {
@@ -100,16 +98,12 @@ pub(super) fn name_text(field: &str, text: &str, characters_max: usize) -> ApiRe
     if text.chars().count() > characters_max {
         return Code::InvalidBody.fail(format!("{field} has at most {characters_max} characters."));
     }
-    match text.chars().find(|letter| is_deceptive(*letter)) {
-        Some(letter) => {
-            let number = u32::from(letter);
-            let message = format!(
-                "{field} contains U+{number:04X}: control characters and those that change the direction of text are not allowed."
-            );
-            Code::InvalidBody.fail(message)
-        }
-        None => Ok(()),
-    }
+    let Some(letter) = text.chars().find(|letter| is_deceptive(*letter)) else { return Ok(()) };
+    let number = u32::from(letter);
+    let message = format!(
+        "{field} contains U+{number:04X}: control characters and those that change the direction of text are not allowed."
+    );
+    Code::InvalidBody.fail(message)
 }
 
 fn nothing_here() -> ApiError {
@@ -134,9 +128,9 @@ impl<const N: usize, S: Send + Sync> FromRequestParts<S> for Path<N> {
 
 /// The project in a path, for an actor with the scope of the operation: all operations under `/projects/{project}`.
 /// The rest of a request is read afterwards.
-pub(super) struct Authorised<const N: usize = 0> {
-    /// The service.
-    pub(super) app: Arc<App>,
+pub(super) struct Authorised<const N: usize = 0, P = Arc<Core>> {
+    /// The part of the service that the operation uses.
+    pub(super) part: P,
     /// The caller.
     pub(super) actor: Actor,
     /// The project.
@@ -145,10 +139,10 @@ pub(super) struct Authorised<const N: usize = 0> {
     pub(super) rest: [String; N],
 }
 
-impl<const N: usize> FromRequestParts<Arc<App>> for Authorised<N> {
+impl<const N: usize, P: FromRef<App>> FromRequestParts<App> for Authorised<N, P> {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> ApiResult<Self> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> ApiResult<Self> {
         let (actor, scope) = (parts.extensions.get::<Actor>().cloned(), parts.extensions.get::<NeededScope>().copied());
         let known = actor.zip(scope);
         let (actor, scope) = known.ok_or_else(|| Code::InternalError.refuse("The request has no actor or scope."))?;
@@ -156,7 +150,7 @@ impl<const N: usize> FromRequestParts<Arc<App>> for Authorised<N> {
         let project = parameters.next().ok_or_else(nothing_here)?;
         let rest = parameters.collect::<Vec<_>>().try_into().map_err(|_| nothing_here())?;
         let project = actor.authorise(&project, scope.0)?;
-        Ok(Self { app: app.clone(), actor, project, rest })
+        Ok(Self { part: P::from_ref(app), actor, project, rest })
     }
 }
 
@@ -171,12 +165,8 @@ impl Params {
 
     /// A parameter that parses, or `default` when it is absent.
     pub(super) fn value<T: std::str::FromStr>(&self, name: &str, default: T, expected: &str) -> ApiResult<T> {
-        match self.0.get(name) {
-            None => Ok(default),
-            Some(text) => {
-                text.parse().map_err(|_| Code::InvalidQuery.refuse(format!("{name} must be {expected}.")).into())
-            }
-        }
+        let Some(text) = self.0.get(name) else { return Ok(default) };
+        text.parse().map_err(|_| Code::InvalidQuery.refuse(format!("{name} must be {expected}.")).into())
     }
 
     /// The start of a page, newest number first: the `cursor`, or the newest.
@@ -185,20 +175,18 @@ impl Params {
         const NUMBER_MAX: i64 = 999_999_999_999_999_999;
         let Some(text) = self.text("cursor") else { return Ok(i64::MAX) };
         let number = text.parse::<i64>().ok().filter(|number| (1..=NUMBER_MAX).contains(number));
-        let wrong = || Code::InvalidQuery.refuse("cursor must be the next_cursor of an earlier answer.").into();
-        number.filter(|number| number.to_string() == text).ok_or_else(wrong)
+        number.filter(|number| number.to_string() == text).ok_or_else(unknown_cursor)
     }
 
     /// The start of a page in order of creation: the `cursor`, or the oldest.
     pub(super) fn moment_cursor(&self) -> ApiResult<(i64, String)> {
         let Some(text) = self.text("cursor") else { return Ok((i64::MIN, String::new())) };
         let parts = text.split_once('.').and_then(|(at, id)| Some((at.parse().ok()?, id.to_owned())));
-        let wrong = || Code::InvalidQuery.refuse("cursor must be the next_cursor of an earlier answer.").into();
         let is_id = |id: &str| {
             (1..=40).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
         };
         let is_ours = |(at, id): &(i64, String)| *at > 0 && is_id(id) && moment_cursor(UnixMillis(*at), id) == text;
-        parts.filter(is_ours).ok_or_else(wrong)
+        parts.filter(is_ours).ok_or_else(unknown_cursor)
     }
 
     /// How many items a page has: 1 to 200, by default 50.
@@ -215,11 +203,13 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> ApiResult<Self> {
-        match Query::try_from_uri(&parts.uri) {
-            Ok(Query(parameters)) => Ok(Self(parameters)),
-            Err(_) => Code::InvalidQuery.fail("The query is not well-formed."),
-        }
+        let read = Query::try_from_uri(&parts.uri).map(|Query(parameters)| Self(parameters));
+        read.map_err(|_| Code::InvalidQuery.refuse("The query is not well-formed.").into())
     }
+}
+
+fn unknown_cursor() -> ApiError {
+    Code::InvalidQuery.refuse("cursor must be the next_cursor of an earlier answer.").into()
 }
 
 /// The cursor of the page after the item created at this time with this id.

@@ -1,5 +1,7 @@
 //! API keys: create, list, rotate, revoke. A key is shown once, in the response that creates it.
 
+use std::sync::Arc;
+
 use axum::response::{IntoResponse, Response};
 use axum::routing::on;
 use chassis::openapi::{Method, Presence, Success};
@@ -16,8 +18,9 @@ use super::types::{
     Removal, Rfc3339, Withdrawal,
 };
 use super::view::{page, removed};
-use super::{Operation, projects};
+use super::{Handler, Operation, projects};
 use crate::error::{ApiResult, Code};
+use crate::gateways::Gateways;
 use crate::project::ProjectRef;
 use crate::store::keys::{self, KeyRecord};
 use crate::store::withdrawals::Kind;
@@ -34,94 +37,87 @@ const KEYS_GONE_MAX: i64 = 400;
 pub(super) const OPERATIONS: &[Operation] = &[LIST, CREATE, ROTATE, REVOKE];
 
 const LIST: Operation = Operation {
-    tag: "keys",
     summary: "List keys",
     description: "Keys, the oldest first, those revoked lately included. The keys themselves are never shown again.",
-    scope: Some(Scope::KeysWrite),
     parameters: &[extract::MOMENT_CURSOR, extract::LIMIT],
     answers: &[Success::new(200, "A page of keys.", schema::of::<Keys>)],
     errors: &[Code::InvalidQuery],
-    ..Operation::internal("listKeys", Method::Get, "/v1/projects/{project}/keys", |get| on(get, list))
+    ..of_keys("listKeys", Method::Get, "/v1/projects/{project}/keys", |get| on(get, list))
 };
 
 const CREATE: Operation = Operation {
-    tag: "keys",
     summary: "Create a key",
     description: "The key is shown only in this answer.",
-    scope: Some(Scope::KeysWrite),
     body: Some((schema::of::<NewKey>, Presence::Required)),
     answers: &[Success::new(201, "The key.", schema::of::<CreatedKey>)],
     errors: &[Code::InvalidBody, Code::KeyLimitReached, Code::ScopeNotGrantable],
-    ..Operation::internal("createKey", Method::Post, LIST.path, |post| on(post, create))
+    ..of_keys("createKey", Method::Post, LIST.path, |post| on(post, create))
 };
 
 const ROTATE: Operation = Operation {
-    tag: "keys",
     summary: "Rotate a key",
     description: "A new key like the old one, which stays valid for a while.",
-    scope: Some(Scope::KeysWrite),
     body: Some((schema::of::<KeyRotation>, Presence::Optional)),
     answers: &[Success::new(201, "The new key; `rotated` is the old one.", schema::of::<CreatedKey>)],
     errors: &[Code::InvalidBody, Code::KeyNotFound, Code::KeyNotUsable, Code::KeyLimitReached, Code::ScopeNotGrantable],
-    ..Operation::internal("rotateKey", Method::Post, "/v1/projects/{project}/keys/{key}/rotate", |post| {
-        on(post, rotate)
-    })
+    ..of_keys("rotateKey", Method::Post, "/v1/projects/{project}/keys/{key}/rotate", |post| on(post, rotate))
 };
 
 const REVOKE: Operation = Operation {
-    tag: "keys",
     summary: "Revoke a key",
     description: "Gateways refuse it from now on. Revoking it again changes nothing and answers the same way. A key revokes those \
                   alone that may do nothing more than itself.",
-    scope: Some(Scope::KeysWrite),
     answers: &[
         Success::empty(204, "It is revoked, and no gateway accepts it any more.").with(&["X-Edge-Ack"]),
         Success::new(202, "It is revoked; the gateways listed may accept it still.", schema::of::<Removal>)
             .with(&["X-Edge-Ack"]),
     ],
     errors: &[Code::KeyNotFound, Code::ScopeNotGrantable],
-    ..Operation::internal("revokeKey", Method::Delete, "/v1/projects/{project}/keys/{key}", |delete| on(delete, revoke))
+    ..of_keys("revokeKey", Method::Delete, "/v1/projects/{project}/keys/{key}", |delete| on(delete, revoke))
 };
 
+/// An operation on keys.
+const fn of_keys(id: &'static str, method: Method, path: &'static str, handler: Handler) -> Operation {
+    Operation { tag: "keys", scope: Some(Scope::KeysWrite), ..Operation::internal(id, method, path, handler) }
+}
+
 /// `POST …/keys`.
-pub(super) async fn create(
-    Authorised { app, actor, project, .. }: Authorised,
+async fn create(
+    Authorised { part: gateways, actor, project, .. }: Authorised<0, Arc<Gateways>>,
     Json(wanted): Json<NewKey>,
 ) -> ApiResult {
-    let now = app.core.clock.now();
+    let now = gateways.core.clock.now();
     let scopes: Scopes = wanted.scopes.into_iter().collect();
     if scopes.is_empty() {
         return Code::InvalidBody.fail("A key needs at least one scope.");
     }
     name_text("label", &wanted.label, LABEL_CHARACTERS_MAX)?;
+    let malformed = "expires_at is a moment in RFC 3339, for example 2027-01-31T00:00:00Z.";
     let expires_at = wanted.expires_at.map(|text| text.parse::<jiff::Timestamp>()).transpose();
-    let expires_at = expires_at.map_err(|_| {
-        Code::InvalidBody.refuse("expires_at is a moment in RFC 3339, for example 2027-01-31T00:00:00Z.")
-    })?;
-    let expires_at = expires_at.map(|at| UnixSeconds(at.as_second()));
+    let expires_at = expires_at.map_err(|_| Code::InvalidBody.refuse(malformed))?.map(|at| UnixSeconds(at.as_second()));
     if expires_at.is_some_and(|at| at <= now.to_seconds()) {
         return Code::InvalidBody.fail("expires_at lies in the past.");
     }
     if !actor.may_grant(&scopes) {
         return Code::ScopeNotGrantable.fail("A key cannot grant scopes that it does not have.");
     }
-    let mut write = app.core.store.write().await?;
+    let mut write = gateways.core.store.write().await?;
     project_exists(&mut write, &project).await?;
     room_for_one(&mut write, &project, 0).await?;
-    let (key, secret) = generate(&project, app.core.settings.environment, wanted.label, scopes, expires_at, now)?;
+    let (key, secret) = generate(&project, gateways.core.settings.environment, wanted.label, scopes, expires_at, now)?;
     publish(&mut write, &key).await?;
     write.record(&project, None, "key.created", &actor, json!({ "key": key.id, "scopes": key.scopes })).await?;
-    app.gateways.commit_everywhere(write).await?;
+    gateways.commit_everywhere(write).await?;
     Ok(created(&key, &secret, None))
 }
 
 /// `GET …/keys`.
-pub(super) async fn list(Authorised { app, project, .. }: Authorised, params: Params) -> ApiResult {
+async fn list(Authorised { part: gateways, project, .. }: Authorised<0, Arc<Gateways>>, params: Params) -> ApiResult {
     let (after, limit) = (params.moment_cursor()?, params.limit()?);
-    projects::load(&app, &project).await?;
-    let found = app.core.store.keys(&project, &after, limit).await?;
-    let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &project.uid).await?;
-    let (bans, _) = app.core.store.bans_in_force(app.core.clock.now()).await?;
+    projects::load(&gateways.core, &project).await?;
+    let found = gateways.core.store.keys(&project, &after, limit).await?;
+    let pending = PendingWithdrawals::of(&gateways, &project.uid).await?;
+    let (bans, _) = gateways.core.store.bans_in_force(gateways.core.clock.now()).await?;
     let cursor = |key: &KeyRecord| moment_cursor(key.created_at, key.id.as_str());
     let (keys, next) = page(&found, limit, cursor, |key| {
         // A ban that is only tried out refuses nothing.
@@ -134,12 +130,12 @@ pub(super) async fn list(Authorised { app, project, .. }: Authorised, params: Pa
 
 /// `POST …/keys/{id}/rotate`: a new key like the old one, which stays valid for a while. `rotated.withdrawal` names the
 /// gateways that may accept the old one for longer.
-pub(super) async fn rotate(
-    Authorised { app, actor, project, rest: [key], .. }: Authorised<1>,
+async fn rotate(
+    Authorised { part: gateways, actor, project, rest: [key], .. }: Authorised<1, Arc<Gateways>>,
     Json(rotation): Json<KeyRotation>,
 ) -> ApiResult {
     let overlap = overlap(rotation.overlap_seconds, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX)?;
-    let mut write = app.core.store.write().await?;
+    let mut write = gateways.core.store.write().await?;
     let now = write.now();
     let mut old = find(&mut write, &project, &key).await?;
     let expired = old.expires_at.is_some_and(|at| at <= now.to_seconds());
@@ -154,8 +150,14 @@ pub(super) async fn rotate(
         return Code::ScopeNotGrantable.fail("A key cannot rotate a key with more scopes than its own.");
     }
     room_for_one(&mut write, &project, u64::from(overlap == 0)).await?;
-    let (new, secret) =
-        generate(&project, app.core.settings.environment, old.label.clone(), old.scopes.clone(), old.expires_at, now)?;
+    let (new, secret) = generate(
+        &project,
+        gateways.core.settings.environment,
+        old.label.clone(),
+        old.scopes.clone(),
+        old.expires_at,
+        now,
+    )?;
     publish(&mut write, &new).await?;
     let ends = now.to_seconds().plus(overlap.into());
     let ends_sooner = old.expires_at.is_none_or(|at| at > ends);
@@ -171,19 +173,21 @@ pub(super) async fn rotate(
     write.record(&project, None, "key.rotated", &actor, detail).await?;
     if overlap == 0 || ends_sooner {
         let revision = write.commit().await?;
-        withdrawals::confirm(&app.core, &app.gateways, revision, (&[Kind::Key], old.id.as_str()), &project).await?;
+        withdrawals::confirm(&gateways, revision, (&[Kind::Key], old.id.as_str()), &project).await?;
     } else {
-        app.gateways.commit_everywhere(write).await?;
+        gateways.commit_everywhere(write).await?;
     }
-    let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &project.uid).await?;
+    let pending = PendingWithdrawals::of(&gateways, &project.uid).await?;
     Ok(created(&new, &secret, Some(pending_view(&pending, &old))))
 }
 
 /// `DELETE …/keys/{id}`: 204 once no gateway accepts the key any more; 202 with the names of those that may, also when the
 /// request is repeated.
-pub(super) async fn revoke(Authorised { app, actor, project, rest: [key], .. }: Authorised<1>) -> ApiResult {
-    let started = app.core.clock.monotonic();
-    let mut write = app.core.store.write().await?;
+async fn revoke(
+    Authorised { part: gateways, actor, project, rest: [key], .. }: Authorised<1, Arc<Gateways>>,
+) -> ApiResult {
+    let started = gateways.core.clock.monotonic();
+    let mut write = gateways.core.store.write().await?;
     let mut key = find(&mut write, &project, &key).await?;
     if !actor.may_grant(&key.scopes) {
         return Code::ScopeNotGrantable.fail("A key cannot revoke a key with more scopes than its own.");
@@ -194,12 +198,12 @@ pub(super) async fn revoke(Authorised { app, actor, project, rest: [key], .. }: 
         withdraw(&mut write, &mut key).await?;
         write.record(&project, None, "key.revoked", &actor, json!({ "key": key.id })).await?;
         let revision = write.commit().await?;
-        Some(withdrawals::confirm(&app.core, &app.gateways, revision, withdrawal, &project).await?)
+        Some(withdrawals::confirm(&gateways, revision, withdrawal, &project).await?)
     } else {
         drop(write);
-        withdrawals::repeat(&app.core, &app.gateways, withdrawal, &project).await?
+        withdrawals::repeat(&gateways, withdrawal, &project).await?
     };
-    let took = app.core.clock.monotonic().saturating_sub(started);
+    let took = gateways.core.clock.monotonic().saturating_sub(started);
     Ok(acknowledged.map_or_else(|| StatusCode::NO_CONTENT.into_response(), |acknowledged| removed(&acknowledged, took)))
 }
 
@@ -243,11 +247,9 @@ async fn withdraw(write: &mut Write, key: &mut KeyRecord) -> ApiResult<()> {
 
 async fn find(write: &mut Write, project: &ProjectRef, id: &str) -> ApiResult<KeyRecord> {
     project_exists(write, project).await?;
-    let key = match id.parse::<KeyId>() {
-        Ok(id) => keys::find_key(write.connection(), project, &id).await?,
-        Err(_) => None,
-    };
-    key.ok_or_else(|| Code::KeyNotFound.refuse("The project has no key of this id.").into())
+    let unknown = || Code::KeyNotFound.refuse("The project has no key of this id.");
+    let id: KeyId = id.parse().map_err(|_| unknown())?;
+    Ok(keys::find_key(write.connection(), project, &id).await?.ok_or_else(unknown)?)
 }
 
 /// A project may be unreadable: its keys can be revoked.
@@ -265,8 +267,7 @@ async fn room_for_one(write: &mut Write, project: &ProjectRef, leaving: u64) -> 
     if keys::count_usable(write.connection(), project, now).await? < KEYS_PER_PROJECT_MAX + leaving {
         return Ok(());
     }
-    let message = format!("The project has {KEYS_PER_PROJECT_MAX} keys; revoke one first.");
-    Code::KeyLimitReached.fail(message)
+    Code::KeyLimitReached.fail(format!("The project has {KEYS_PER_PROJECT_MAX} keys; revoke one first."))
 }
 
 fn created(made: &KeyRecord, secret: &PresentedKey, rotated: Option<Key>) -> Response {

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::Operation;
 use super::view::rfc3339;
-use crate::app::App;
+use crate::app::ApiState;
 use crate::error::ApiResult;
 use crate::sessions;
 use crate::store::credentials::Credential;
@@ -23,10 +23,10 @@ pub(super) const OPERATIONS: &[Operation] =
     &[Operation::internal("makeDashboardLink", Method::Post, "/internal/dashboard-links", |post| on(post, make))];
 
 /// `POST /internal/dashboard-links`: a link that signs its operator in, once.
-async fn make(State(app): State<Arc<App>>, Extension(operator): Extension<Credential>) -> ApiResult {
-    let (secret, expires_at) = sessions::make_link(&app, &operator.name).await?;
+async fn make(State(api): State<Arc<ApiState>>, Extension(operator): Extension<Credential>) -> ApiResult {
+    let (secret, expires_at) = sessions::make_link(&api, &operator.name).await?;
     let body = json!({
-        "host": format!("{LABEL}.{}", app.core.settings.platform),
+        "host": format!("{LABEL}.{}", api.core.settings.platform),
         "path": format!("/enter?link={secret}"),
         "expires_at": rfc3339(expires_at),
     });

@@ -9,7 +9,7 @@ use chassis::openapi::Method;
 
 use super::Operation;
 use super::types::Overview;
-use crate::app::App;
+use crate::common::Core;
 use crate::error::ApiResult;
 
 /// Rows of each list.
@@ -18,15 +18,14 @@ const ROWS_MAX: i64 = 20;
 /// Bans shown.
 const BANS_SHOWN: usize = 20;
 
-const SHOW: Operation = Operation::internal("showOverview", Method::Get, "/internal/overview", |get| on(get, show));
-
 /// Operations on all projects together, for operators.
-pub(super) const OPERATIONS: &[Operation] = &[SHOW];
+pub(super) const OPERATIONS: &[Operation] =
+    &[Operation::internal("showOverview", Method::Get, "/internal/overview", |get| on(get, show))];
 
 /// `GET /internal/overview`.
-async fn show(State(app): State<Arc<App>>) -> ApiResult {
-    let store = &app.core.store;
-    let (bans, bans_total) = store.bans(app.core.clock.now(), BANS_SHOWN).await?;
+async fn show(State(core): State<Arc<Core>>) -> ApiResult {
+    let store = &core.store;
+    let (bans, bans_total) = store.bans(core.clock.now(), BANS_SHOWN).await?;
     let overview = Overview {
         certificates_ending: store.certificates_ending(ROWS_MAX).await?,
         domains_stuck: store.stuck_domains(ROWS_MAX).await?,

@@ -14,7 +14,7 @@ use contract::feed::Entity;
 use contract::key::Scope;
 use contract::plan::{Limits, Plan};
 use contract::project::{Access, ProjectId, ProjectUid, RESERVED_LABELS, UpstreamName};
-use contract::schema;
+use contract::schema::{self, Given};
 use contract::site::{Serves, Site};
 use http::StatusCode;
 use serde::Deserialize;
@@ -24,9 +24,11 @@ use super::extract::{Authorised, Field, Json, NUMBER_CURSOR, Params};
 use super::types::{self, AcmeAccount, AcmeAccounts, Events, Projects};
 use super::{Operation, PROJECT, view};
 use crate::actor::Actor;
-use crate::app::App;
+use crate::app::Issuing;
+use crate::common::Core;
 use crate::domain::proof::{KEY_BYTES, ProofKey};
 use crate::error::{ApiError, ApiResult, Code};
+use crate::gateways::Gateways;
 use crate::project::ProjectRef;
 use crate::store::events::{EVENTS_PER_PAGE, Through};
 use crate::store::projects::{self, ProjectRecord};
@@ -80,47 +82,37 @@ pub(super) const OF_OPERATORS: &[Operation] = &[
 #[serde(deny_unknown_fields)]
 pub(super) struct NewProject {
     id: String,
-    #[serde(default = "free")]
-    plan: Plan,
-    #[serde(default = "orders")]
-    upstream: String,
-    #[serde(default = "key")]
-    access: Access,
+    #[serde(default)]
+    plan: Given<Plan>,
+    #[serde(default)]
+    upstream: Given<String>,
+    #[serde(default)]
+    access: Given<Access>,
     limits: Option<Limits>,
     cors: Option<Cors>,
     hsts: Option<Hsts>,
 }
 
-const fn free() -> Plan {
-    Plan::Free
-}
-
-fn orders() -> String {
-    "orders".to_owned()
-}
-
-const fn key() -> Access {
-    Access::Key
-}
-
 /// `POST /internal/projects`.
-pub(super) async fn create(
-    State(app): State<Arc<App>>,
+async fn create(
+    State(core): State<Arc<Core>>,
+    State(gateways): State<Arc<Gateways>>,
     Extension(actor): Extension<Actor>,
     Json(wanted): Json<NewProject>,
 ) -> ApiResult {
     let name: ProjectId = wanted.id.parse().map_err(|error| invalid("id", error))?;
-    let upstream: UpstreamName = wanted.upstream.parse().map_err(|error| invalid("upstream", error))?;
+    let upstream = wanted.upstream.0.as_deref().unwrap_or("orders");
+    let upstream: UpstreamName = upstream.parse().map_err(|error| invalid("upstream", error))?;
     if RESERVED_LABELS.contains(&name.as_str()) {
         return Code::ProjectReserved.fail("The platform uses this name. Choose another name.");
     }
-    if app.core.settings.platform.child(name.as_str()).is_err() {
+    if core.settings.platform.child(name.as_str()).is_err() {
         return Code::InvalidProject
             .fail("The project's hostname would have more than 253 characters. Choose a shorter name.");
     }
     // One whose record is damaged keeps its name.
-    app.core.store.repair_projects(Some(&name)).await?;
-    let mut write = app.core.store.write().await?;
+    core.store.repair_projects(Some(&name)).await?;
+    let mut write = core.store.write().await?;
     if projects::find_named(write.connection(), &name).await?.is_some() {
         return Code::ProjectExists.fail("A project of this name exists.");
     }
@@ -130,9 +122,9 @@ pub(super) async fn create(
         id: ProjectRef { uid: ProjectUid::from_random(chassis::random::bytes()?), name },
         salt: URL_SAFE_NO_PAD.encode(salt),
         proof_key: ProofKey::new(chassis::random::bytes::<KEY_BYTES>()?.to_vec()),
-        plan: wanted.plan,
+        plan: wanted.plan.0.unwrap_or(Plan::Free),
         limits: wanted.limits,
-        access: wanted.access,
+        access: wanted.access.0.unwrap_or(Access::Key),
         upstream,
         suspended: false,
         browsers: Browsers { cors: wanted.cors, hsts: wanted.hsts },
@@ -143,10 +135,10 @@ pub(super) async fn create(
         removed: None,
         unreadable: None,
     };
-    save(&app, &mut write, &project).await?;
+    save(&core, &mut write, &project).await?;
     write.record(&project.id, None, "project.created", &actor, json!({ "plan": project.plan })).await?;
-    app.gateways.commit_everywhere(write).await?;
-    Ok((StatusCode::CREATED, axum::Json(view::project(&app, &project))).into_response())
+    gateways.commit_everywhere(write).await?;
+    Ok((StatusCode::CREATED, axum::Json(view::project(&core, &project))).into_response())
 }
 
 fn invalid(field: &str, error: contract::project::InvalidLabel) -> ApiError {
@@ -154,14 +146,14 @@ fn invalid(field: &str, error: contract::project::InvalidLabel) -> ApiError {
 }
 
 /// Saves a project and publishes it.
-pub(super) async fn save(app: &App, write: &mut Write, project: &ProjectRecord) -> ApiResult<()> {
+pub(super) async fn save(core: &Core, write: &mut Write, project: &ProjectRecord) -> ApiResult<()> {
     projects::save_project(write.connection(), project).await?;
-    Ok(write.put(Entity::Project(project.published(&app.core.settings.plans))).await?)
+    Ok(write.put(Entity::Project(project.published(&core.settings.plans))).await?)
 }
 
 /// Publishes the project at its own host.
-pub(super) async fn publish_host(app: &App, write: &mut Write, project: &ProjectRecord) -> ApiResult<()> {
-    if let Some(hostname) = project.host(&app.core.settings.platform) {
+pub(super) async fn publish_host(core: &Core, write: &mut Write, project: &ProjectRecord) -> ApiResult<()> {
+    if let Some(hostname) = project.host(&core.settings.platform) {
         let serves = Serves::Project(project.id.name.clone());
         write.put(Entity::Site(Site { hostname, serves, redirect: None })).await?;
     }
@@ -174,8 +166,8 @@ pub(super) async fn find(write: &mut Write, id: &ProjectRef) -> ApiResult<Projec
 }
 
 /// The project, or 404, without a transaction.
-pub(super) async fn load(app: &App, id: &ProjectRef) -> ApiResult<ProjectRecord> {
-    projects::find_project(app.core.store.reader(), id).await?.ok_or_else(none)
+pub(super) async fn load(core: &Core, id: &ProjectRef) -> ApiResult<ProjectRecord> {
+    projects::find_project(core.store.reader(), id).await?.ok_or_else(none)
 }
 
 /// The refusal for an unknown project.
@@ -184,27 +176,26 @@ pub(super) fn none() -> ApiError {
 }
 
 /// `GET /internal/projects`.
-pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> ApiResult {
+async fn list(State(core): State<Arc<Core>>, params: Params) -> ApiResult {
     let limit = params.limit()?;
-    let found = app.core.store.projects(params.text("cursor").unwrap_or_default(), limit).await?;
+    let found = core.store.projects(params.text("cursor").unwrap_or_default(), limit).await?;
     let (projects, next_cursor) =
-        view::page(&found, limit, |project| project.id.name.to_string(), |project| view::project(&app, project));
+        view::page(&found, limit, |project| project.id.name.to_string(), |project| view::project(&core, project));
     Ok(axum::Json(Projects { projects, next_cursor }).into_response())
 }
 
 /// `GET …/projects/{project}`.
-pub(super) async fn show(Authorised { app, project: id, .. }: Authorised) -> ApiResult {
-    let project = load(&app, &id).await?;
-    response(&app, &project).await
+async fn show(Authorised { part: gateways, project, .. }: Authorised<0, Arc<Gateways>>) -> ApiResult {
+    response(&gateways, &load(&gateways.core, &project).await?).await
 }
 
 /// Withdrawals of a project that stays served.
 const WITHDRAWN: &[Kind] = &[Kind::Suspension, Kind::Access, Kind::Upstream, Kind::Cors];
 
 /// A project as a response, with the withdrawals that a gateway has not confirmed.
-async fn response(app: &App, project: &ProjectRecord) -> ApiResult {
-    let mut shown = view::project(app, project);
-    let pending = PendingWithdrawals::of(&app.core.store, &app.gateways, &project.id.uid).await?;
+async fn response(gateways: &Gateways, project: &ProjectRecord) -> ApiResult {
+    let mut shown = view::project(&gateways.core, project);
+    let pending = PendingWithdrawals::of(gateways, &project.id.uid).await?;
     shown.withdrawal = pending.find(WITHDRAWN, project.id.name.as_str());
     Ok(axum::Json(shown).into_response())
 }
@@ -226,13 +217,14 @@ pub(super) struct ProjectChange {
 }
 
 /// `PATCH /internal/projects/{project}`: 202 while a gateway may still serve the previous state.
-pub(super) async fn change(
-    Authorised { app, actor, project: id, .. }: Authorised,
+async fn change(
+    Authorised { part: gateways, actor, project: id, .. }: Authorised<0, Arc<Gateways>>,
     Json(change): Json<ProjectChange>,
 ) -> ApiResult {
+    let core = &gateways.core;
     let upstream = change.upstream.map(|name| name.parse::<UpstreamName>()).transpose();
     let upstream = upstream.map_err(|error| invalid("upstream", error))?;
-    let mut write = app.core.store.write().await?;
+    let mut write = core.store.write().await?;
     let now = write.now();
     let mut project = find(&mut write, &id).await?;
     let before = project.clone();
@@ -244,13 +236,13 @@ pub(super) async fn change(
     project.upstream = upstream.unwrap_or(project.upstream);
     project.suspended = change.suspended.unwrap_or(project.suspended);
     project.updated_at = now;
-    let pays = |project: &ProjectRecord| app.core.settings.plans.of(project.plan).domains > 0;
+    let pays = |project: &ProjectRecord| core.settings.plans.of(project.plan).domains > 0;
     if pays(&project) {
         project.unpaid_since = None;
     } else if pays(&before) {
         project.unpaid_since = Some(now);
     }
-    save(&app, &mut write, &project).await?;
+    save(core, &mut write, &project).await?;
     if project.plan != before.plan {
         domains::check_again(write.connection(), &project.id, now).await?;
     }
@@ -259,9 +251,9 @@ pub(super) async fn change(
         "suspended": project.suspended, "browsers": project.browsers,
     });
     write.record(&project.id, None, "project.changed", &actor, detail).await?;
-    let waits = spread(&app, write, &before, &project).await?;
-    app.issuing.wake.notify_one();
-    let mut answer = response(&app, &project).await?;
+    let waits = spread(&gateways, write, &before, &project).await?;
+    core.wake.notify_one();
+    let mut answer = response(&gateways, &project).await?;
     if waits {
         *answer.status_mut() = StatusCode::ACCEPTED;
     }
@@ -270,7 +262,12 @@ pub(super) async fn change(
 
 /// Commits a change of a project and waits for the gateways. Returns whether one may still serve what this change or an earlier one
 /// has withdrawn.
-async fn spread(app: &App, mut write: Write, before: &ProjectRecord, project: &ProjectRecord) -> Result<bool> {
+async fn spread(
+    gateways: &Gateways,
+    mut write: Write,
+    before: &ProjectRecord,
+    project: &ProjectRecord,
+) -> Result<bool> {
     let name = project.id.name.as_str();
     let mut fresh = Vec::new();
     for (what, was_withdrawn, is_withdrawn) in [
@@ -287,34 +284,34 @@ async fn spread(app: &App, mut write: Write, before: &ProjectRecord, project: &P
         }
     }
     let acknowledged = if fresh.is_empty() {
-        app.gateways.commit_everywhere(write).await?;
-        withdrawals::repeat(&app.core, &app.gateways, (WITHDRAWN, name), &project.id).await?
+        gateways.commit_everywhere(write).await?;
+        withdrawals::repeat(gateways, (WITHDRAWN, name), &project.id).await?
     } else {
         let revision = write.commit().await?;
-        Some(withdrawals::confirm(&app.core, &app.gateways, revision, (&fresh, name), &project.id).await?)
+        Some(withdrawals::confirm(gateways, revision, (&fresh, name), &project.id).await?)
     };
     Ok(acknowledged.is_some_and(|acknowledged| !acknowledged.lagging.is_empty()))
 }
 
 /// `POST /internal/projects/{project}/deploy`: records a successful deploy; the project is served from then on.
-pub(super) async fn deploy(Authorised { app, actor, project: id, .. }: Authorised) -> ApiResult {
-    let mut write = app.core.store.write().await?;
+async fn deploy(Authorised { part: gateways, actor, project: id, .. }: Authorised<0, Arc<Gateways>>) -> ApiResult {
+    let core = &gateways.core;
+    let mut write = core.store.write().await?;
     let now = write.now();
     let mut project = find(&mut write, &id).await?;
     project.deployed_at = Some(now);
     project.updated_at = now;
-    save(&app, &mut write, &project).await?;
-    publish_host(&app, &mut write, &project).await?;
+    save(core, &mut write, &project).await?;
+    publish_host(core, &mut write, &project).await?;
     write.record(&id, None, "project.deployed", &actor, json!({})).await?;
-    app.gateways.commit_everywhere(write).await?;
-    Ok(axum::Json(view::project(&app, &project)).into_response())
+    gateways.commit_everywhere(write).await?;
+    Ok(axum::Json(view::project(core, &project)).into_response())
 }
 
 /// `GET …/projects/{project}/events`.
-pub(super) async fn events(Authorised { app, actor, project: id, .. }: Authorised, params: Params) -> ApiResult {
-    load(&app, &id).await?;
-    let before = params.number_cursor()?;
-    let events = app.core.store.events(&id, None, Some(before)).await?;
+async fn events(Authorised { part: core, actor, project: id, .. }: Authorised, params: Params) -> ApiResult {
+    load(&core, &id).await?;
+    let events = core.store.events(&id, None, Some(params.number_cursor()?)).await?;
     Ok(events_page(&events, &actor))
 }
 
@@ -330,8 +327,8 @@ pub(super) fn events_page(events: &[Through], actor: &Actor) -> Response {
 }
 
 /// `GET /v1/acme-account`: the values for a customer's CAA records.
-pub(super) async fn acme_account(State(app): State<Arc<App>>) -> Response {
-    let identities = app.issuing.authorities.caa();
+async fn acme_account(State(issuing): State<Arc<Issuing>>) -> Response {
+    let identities = issuing.authorities.caa();
     let accounts = identities.iter().map(|identity| {
         let uri = identity.account_uri.as_ref();
         AcmeAccount {

@@ -17,8 +17,9 @@ use http::StatusCode;
 
 use super::Operation;
 use super::extract::Path;
-use crate::app::App;
+use crate::common::Core;
 use crate::error::{ApiResult, Code};
+use crate::gateways::Gateways;
 use crate::keyring;
 use crate::store::credentials::Credential;
 use crate::store::{projects, webhooks};
@@ -36,7 +37,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
 /// `POST /internal/events/orders`: 204 when all events are on disk. A service may send events again, also after an
 /// error that stored some of them; each is delivered once.
 pub(super) async fn take_order_events(
-    State(app): State<Arc<App>>,
+    State(core): State<Arc<Core>>,
     Extension(service): Extension<Credential>,
     body: Bytes,
 ) -> ApiResult {
@@ -49,7 +50,7 @@ pub(super) async fn take_order_events(
         return Code::InvalidBody.fail("A value of these events is out of bounds.");
     }
     for some in events.events.chunks(webhooks::EVENTS_PER_WRITE) {
-        let mut write = app.core.store.write().await?;
+        let mut write = core.store.write().await?;
         webhooks::take(&mut write, &events.source, some).await?;
         write.commit().await?;
     }
@@ -58,20 +59,20 @@ pub(super) async fn take_order_events(
 
 /// `GET /internal/erasures`: projects that are erased here and that the calling service must erase, oldest first.
 /// They stay listed until the service confirms them.
-pub(super) async fn erasures(State(app): State<Arc<App>>, Extension(service): Extension<Credential>) -> ApiResult {
+pub(super) async fn erasures(State(core): State<Arc<Core>>, Extension(service): Extension<Credential>) -> ApiResult {
     let limit = i64::try_from(ERASURES_MAX).unwrap_or(i64::MAX);
-    Ok(axum::Json(Erasures { projects: app.core.store.erasures(&service.name, limit).await? }).into_response())
+    Ok(axum::Json(Erasures { projects: core.store.erasures(&service.name, limit).await? }).into_response())
 }
 
 /// `POST /internal/erasures`: the service confirms that it has erased these projects.
 pub(super) async fn erased(
-    State(app): State<Arc<App>>,
+    State(core): State<Arc<Core>>,
     Extension(service): Extension<Credential>,
     body: Bytes,
 ) -> ApiResult {
     let done: Erasures = serde_json::from_slice(&body)
         .map_err(|error| Code::InvalidBody.refuse(format!("The body is not a list of projects: {error}.")))?;
-    let mut write = app.core.store.write().await?;
+    let mut write = core.store.write().await?;
     for project in done.projects.iter().take(ERASURES_MAX) {
         projects::record_erased(write.connection(), project, &service.name).await?;
     }
@@ -83,23 +84,20 @@ pub(super) async fn erased(
 
 /// `GET /internal/known-projects/{project}`: whether a project with this identity exists. A removed project does
 /// not, even while its data is kept.
-pub(super) async fn known_project(State(app): State<Arc<App>>, Path([project]): Path<1>) -> ApiResult {
-    let project: Option<ProjectUid> = project.parse().ok();
-    let found = match &project {
-        Some(project) => projects::find_by_uid(&mut app.core.store.reading().await?, project).await?,
-        None => None,
-    };
+pub(super) async fn known_project(State(core): State<Arc<Core>>, Path([project]): Path<1>) -> ApiResult {
+    let project: ProjectUid = project.parse().map_err(|_| super::projects::none())?;
+    let found = projects::find_by_uid(&mut core.store.reading().await?, &project).await?;
     found.map(|_| StatusCode::NO_CONTENT.into_response()).ok_or_else(super::projects::none)
 }
 
 /// `GET /internal/trust`: the keys that the service trusts.
-pub(super) async fn trust(State(app): State<Arc<App>>) -> ApiResult {
-    let identities = keyring::identities(&app.core, &app.gateways).await.map_err(|error| {
+pub(super) async fn trust(State(gateways): State<Arc<Gateways>>) -> ApiResult {
+    let identities = keyring::identities(&gateways).await.map_err(|error| {
         tracing::error!(
             error = format!("{error:#}"),
             "cannot read the signing keys of the gateways; refusing a service that asks for them"
         );
         Code::StorageUnavailable.refuse("The database does not answer.")
     })?;
-    Ok(axum::Json(Trust { gateways: identities.public.clone(), operators: app.gateways.passes() }).into_response())
+    Ok(axum::Json(Trust { gateways: identities.public.clone(), operators: gateways.passes() }).into_response())
 }

@@ -7,7 +7,7 @@ use http::{HeaderName, StatusCode};
 use serde_json::{Value, json};
 
 use super::types::{self, Removal, Rfc3339};
-use crate::app::App;
+use crate::common::Core;
 use crate::domain::state::UNPAID_GRACE_MILLIS;
 use crate::nodes::Acknowledged;
 use crate::store::events::Through;
@@ -29,12 +29,12 @@ pub(super) fn page<T, V>(
 }
 
 /// A project.
-pub(super) fn project(app: &App, project: &ProjectRecord) -> types::Project {
+pub(super) fn project(core: &Core, project: &ProjectRecord) -> types::Project {
     types::Project {
         id: project.id.name.clone(),
         uid: project.id.uid.clone(),
         plan: project.plan,
-        limits: project.published(&app.core.settings.plans).limits,
+        limits: project.published(&core.settings.plans).limits,
         limits_override: project.limits,
         access: project.access,
         upstream: project.upstream.clone(),
@@ -43,9 +43,9 @@ pub(super) fn project(app: &App, project: &ProjectRecord) -> types::Project {
         hsts: project.browsers.hsts,
         deployed: project.deployed_at.is_some(),
         deployed_at: project.deployed_at.map(Rfc3339::from),
-        host: project.host(&app.core.settings.platform),
-        cname_target: app.issuing.prover.target(project.proof()),
-        domain_limit: app.core.settings.plans.of(project.plan).domains,
+        host: project.host(&core.settings.platform),
+        cname_target: core.settings.prover.target(project.proof()),
+        domain_limit: core.settings.plans.of(project.plan).domains,
         withdrawal: None,
         domains_until: project.unpaid_since.map(|since| since.plus(UNPAID_GRACE_MILLIS).into()),
         created_at: project.created_at.into(),

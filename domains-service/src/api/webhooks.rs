@@ -2,12 +2,14 @@
 
 pub(crate) mod deliveries;
 
+use std::sync::Arc;
+
 use axum::response::{IntoResponse, Response};
 use axum::routing::on;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chassis::openapi::{Method, Presence, Success};
-use chassis::webhook::SigningSecret;
+use chassis::webhook::{Sender, SigningSecret};
 use contract::key::Scope;
 use contract::schema::{self, Given};
 use http::{StatusCode, header};
@@ -21,7 +23,8 @@ use super::types::{
 use super::view::page;
 use super::{Handler, Operation, projects};
 use crate::actor::Actor;
-use crate::app::App;
+use crate::app::ApiState;
+use crate::common::Core;
 use crate::error::{ApiError, ApiResult, Code};
 use crate::project::ProjectRef;
 use crate::store::{Write, webhooks};
@@ -101,16 +104,16 @@ const fn writing(id: &'static str, method: Method, path: &'static str, handler: 
 }
 
 /// `POST …/webhooks`.
-pub(super) async fn create(
-    Authorised { app, actor, project, .. }: Authorised,
+async fn create(
+    Authorised { part: api, actor, project, .. }: Authorised<0, Arc<ApiState>>,
     Json(wanted): Json<NewWebhook>,
 ) -> ApiResult {
     // Without a list it receives all events that it may.
     let everything = || Wanted::everything(may_see_orders(&actor));
     let events = wanted.events.map_or_else(|| Ok(everything()), |WantedEvents(events)| parse_events(events))?;
     may_receive(&actor, &events)?;
-    check(&app, Some(&wanted.url.0), Some(&wanted.description))?;
-    let mut write = app.core.store.write().await?;
+    check(&api.webhook_sender, Some(&wanted.url.0), Some(&wanted.description))?;
+    let mut write = api.core.store.write().await?;
     projects::find(&mut write, &project).await?;
     if webhooks::count_webhooks(write.connection(), &project).await? >= WEBHOOKS_PER_PROJECT_MAX {
         let message = format!("The project has {WEBHOOKS_PER_PROJECT_MAX} webhooks; remove one first.");
@@ -118,7 +121,7 @@ pub(super) async fn create(
     }
     let now = write.now();
     let id = format!("wh_{}", URL_SAFE_NO_PAD.encode(chassis::random::bytes::<12>()?));
-    let (secret, sealed_secret) = generate_secret(&app.core.sealing, &id)?;
+    let (secret, sealed_secret) = generate_secret(&api.core.sealing, &id)?;
     let endpoint = EndpointRecord {
         id,
         project: project.clone(),
@@ -142,42 +145,37 @@ pub(super) async fn create(
 }
 
 /// `GET …/webhooks`.
-pub(super) async fn list(Authorised { app, project, .. }: Authorised, params: Params) -> ApiResult {
+async fn list(Authorised { part: core, project, .. }: Authorised, params: Params) -> ApiResult {
     let (after, limit) = (params.moment_cursor()?, params.limit()?);
-    projects::load(&app, &project).await?;
-    let found = app.core.store.webhooks(&project, &after, limit).await?;
+    projects::load(&core, &project).await?;
+    let found = core.store.webhooks(&project, &after, limit).await?;
     let (list, next) = page(&found, limit, |endpoint| moment_cursor(endpoint.created_at, &endpoint.id), view);
     Ok(axum::Json(Webhooks { webhooks: list, next_cursor: next }).into_response())
 }
 
 /// `GET …/webhooks/{webhook}`.
-pub(super) async fn show(Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>) -> ApiResult {
-    let endpoint = load(&app, &actor, &project, &webhook).await?;
+async fn show(Authorised { part: core, actor, project, rest: [webhook], .. }: Authorised<1>) -> ApiResult {
+    let endpoint = load(&core, &actor, &project, &webhook).await?;
     Ok(axum::Json(view(&endpoint)).into_response())
 }
 
 /// `PATCH …/webhooks/{webhook}`. Disabling a webhook fails its waiting deliveries; enabling it sends events that happen
 /// afterwards.
-pub(super) async fn change(
-    Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>,
+async fn change(
+    Authorised { part: api, actor, project, rest: [webhook], .. }: Authorised<1, Arc<ApiState>>,
     Json(change): Json<WebhookChange>,
 ) -> ApiResult {
-    let WebhookChange {
-        url: Given(url),
-        events: Given(events),
-        description: Given(description),
-        enabled: Given(enabled),
-    } = change;
-    let events = events.map(|WantedEvents(events)| parse_events(events)).transpose()?;
-    check(&app, url.as_ref().map(|WebhookUrl(url)| url.as_str()), description.as_deref())?;
-    let mut write = app.core.store.write().await?;
+    let WebhookChange { url: Given(url), description: Given(description), .. } = change;
+    let events = change.events.0.map(|WantedEvents(events)| parse_events(events)).transpose()?;
+    check(&api.webhook_sender, url.as_ref().map(|WebhookUrl(url)| url.as_str()), description.as_deref())?;
+    let mut write = api.core.store.write().await?;
     let mut endpoint = find(&mut write, &actor, &project, &webhook).await?;
     endpoint.url = url.map_or(endpoint.url, |WebhookUrl(url)| url);
     endpoint.events = events.unwrap_or(endpoint.events);
     may_receive(&actor, &endpoint.events)?;
     endpoint.description = description.unwrap_or(endpoint.description);
     endpoint.updated_at = write.now();
-    match enabled {
+    match change.enabled.0 {
         Some(true) => (endpoint.disabled, endpoint.failing_since) = (None, None),
         Some(false) if endpoint.disabled.is_none() => {
             endpoint.disabled = Some((write.now(), DisabledReason::Owner));
@@ -193,18 +191,18 @@ pub(super) async fn change(
 }
 
 /// `POST …/webhooks/{webhook}/rotate`: a new secret; for a while messages are signed with both.
-pub(super) async fn rotate(
-    Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>,
+async fn rotate(
+    Authorised { part: core, actor, project, rest: [webhook], .. }: Authorised<1>,
     Json(rotation): Json<SecretRotation>,
 ) -> ApiResult {
     let overlap = overlap(rotation.overlap_seconds, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX)?;
-    let mut write = app.core.store.write().await?;
+    let mut write = core.store.write().await?;
     let now = write.now();
     let mut endpoint = find(&mut write, &actor, &project, &webhook).await?;
-    let (secret, sealed) = generate_secret(&app.core.sealing, &endpoint.id)?;
+    let (secret, sealed) = generate_secret(&core.sealing, &endpoint.id)?;
     let old = std::mem::replace(&mut endpoint.sealed_secret, sealed);
     // One that a lost sealing secret took along cannot sign any more.
-    let signs_on = overlap > 0 && app.core.sealing.has_secret_of(&old);
+    let signs_on = overlap > 0 && core.sealing.has_secret_of(&old);
     endpoint.previous = signs_on.then(|| (old, now.plus(i64::from(overlap) * 1_000)));
     endpoint.updated_at = now;
     webhooks::save_webhook(write.connection(), &endpoint).await?;
@@ -215,8 +213,8 @@ pub(super) async fn rotate(
 }
 
 /// `DELETE …/webhooks/{webhook}`, with its waiting deliveries.
-pub(super) async fn remove(Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>) -> ApiResult {
-    let mut write = app.core.store.write().await?;
+async fn remove(Authorised { part: core, actor, project, rest: [webhook], .. }: Authorised<1>) -> ApiResult {
+    let mut write = core.store.write().await?;
     let endpoint = find(&mut write, &actor, &project, &webhook).await?;
     webhooks::delete_webhook(write.connection(), &endpoint).await?;
     write.record(&project, None, "webhook.removed", &actor, json!({ "webhook": endpoint.id })).await?;
@@ -244,8 +242,7 @@ fn parse_events(entries: Vec<String>) -> ApiResult<Wanted> {
 fn may_receive(actor: &Actor, events: &Wanted) -> ApiResult<()> {
     if events.include_orders() && !may_see_orders(actor) {
         let scope = Scope::OrdersRead;
-        let message = format!("Events of orders need a key with the scope {scope}.");
-        return Code::InsufficientScope.fail(message);
+        return Code::InsufficientScope.fail(format!("Events of orders need a key with the scope {scope}."));
     }
     Ok(())
 }
@@ -254,8 +251,8 @@ fn may_see_orders(actor: &Actor) -> bool {
     actor.may_grant(&std::iter::once(Scope::OrdersRead).collect())
 }
 
-fn check(app: &App, url: Option<&str>, description: Option<&str>) -> ApiResult<()> {
-    if let Some(Err(error)) = url.map(|url| app.api.webhook_sender.check(url)) {
+fn check(sender: &Sender, url: Option<&str>, description: Option<&str>) -> ApiResult<()> {
+    if let Some(Err(error)) = url.map(|url| sender.check(url)) {
         return Code::InvalidWebhookUrl.fail(format!("The webhook's url cannot be used: {error}."));
     }
     description.map_or(Ok(()), |text| name_text("description", text, DESCRIPTION_CHARACTERS_MAX))
@@ -270,9 +267,9 @@ async fn find(write: &mut Write, actor: &Actor, project: &ProjectRef, id: &str) 
 }
 
 /// The same without a transaction.
-async fn load(app: &App, actor: &Actor, project: &ProjectRef, id: &str) -> ApiResult<EndpointRecord> {
-    projects::load(app, project).await?;
-    let endpoint = webhooks::find_webhook(app.core.store.reader(), project, id).await?.ok_or_else(no_webhook)?;
+async fn load(core: &Core, actor: &Actor, project: &ProjectRef, id: &str) -> ApiResult<EndpointRecord> {
+    projects::load(core, project).await?;
+    let endpoint = webhooks::find_webhook(core.store.reader(), project, id).await?.ok_or_else(no_webhook)?;
     may_receive(actor, &endpoint.events)?;
     Ok(endpoint)
 }

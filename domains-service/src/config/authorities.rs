@@ -68,10 +68,10 @@ impl ChallengeKind {
 /// Every `[[authorities]]` table; `None` when a mistake was reported.
 pub(super) fn read(root: &Section<'_>) -> Option<Vec<AcmeSettings>> {
     let sections = root.tables("authorities");
+    // Each is read, so that all mistakes are reported together.
     let all: Vec<Option<AcmeSettings>> = sections.iter().map(one).collect();
-    let all: Option<Vec<AcmeSettings>> = all.into_iter().collect();
+    let all = all.into_iter().collect::<Option<Vec<_>>>()?;
     let mut names = HashSet::new();
-    let all = all?;
     for (settings, section) in all.iter().zip(&sections) {
         if !names.insert(settings.name.clone()) {
             section.complain("name", "two authorities have this name: give each its own".to_owned());
@@ -122,13 +122,9 @@ fn limits(section: &Section<'_>) -> Option<Limits> {
 /// The contents of a file, if one is named.
 fn file(section: &Section<'_>, setting: &str, path: Option<Option<PathBuf>>) -> Option<Option<Vec<u8>>> {
     let Some(path) = path? else { return Some(None) };
-    match read_regular(&path, CERTIFICATES_BYTES_MAX) {
-        Ok((bytes, _)) => Some(Some(bytes.to_vec())),
-        Err(error) => {
-            section.complain(setting, format!("cannot read it: {error}"));
-            None
-        }
-    }
+    let read = read_regular(&path, CERTIFICATES_BYTES_MAX);
+    let read = read.map_err(|error| section.complain(setting, format!("cannot read it: {error}")));
+    read.ok().map(|(bytes, _)| Some(bytes.to_vec()))
 }
 
 fn external_account(
@@ -140,15 +136,13 @@ fn external_account(
     match (key_id?, bytes?) {
         (None, None) => Some(None),
         (Some(key_id), Some(text)) => {
-            let text = String::from_utf8_lossy(&text);
-            let decoded = URL_SAFE_NO_PAD.decode(text.trim()).or_else(|_| URL_SAFE.decode(text.trim()));
-            match decoded {
-                Ok(key) if !key.is_empty() => Some(Some(ExternalAccount { key_id, hmac_key: Secret::new(key) })),
-                _ => {
-                    section.complain("eab_hmac_key_file", "it holds no base64url key".to_owned());
-                    None
-                }
+            let text = text.trim_ascii();
+            let key =
+                URL_SAFE_NO_PAD.decode(text).or_else(|_| URL_SAFE.decode(text)).ok().filter(|key| !key.is_empty());
+            if key.is_none() {
+                section.complain("eab_hmac_key_file", "it holds no base64url key".to_owned());
             }
+            Some(Some(ExternalAccount { key_id, hmac_key: Secret::new(key?) }))
         }
         (Some(_), None) => {
             section.missing("eab_hmac_key_file", "\"data/secrets/eab.key\"");

@@ -4,11 +4,10 @@
 //! A restore adds the domains again, each with its former role and redirect, and DNS is checked again.
 
 use contract::hostname::Hostname;
-use contract::site::RedirectStatus;
 use contract::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 
-use super::{Domain, RedirectRule, RedirectTarget};
+use super::{Domain, RedirectRule};
 use crate::project::ProjectRef;
 
 /// A domain as stored with its removed project.
@@ -16,37 +15,21 @@ use crate::project::ProjectRef;
 pub(crate) struct KeptDomain {
     name: Hostname,
     primary: bool,
-    redirect: Option<KeptRedirect>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct KeptRedirect {
-    /// The name; `None`: the primary domain.
-    to: Option<Hostname>,
-    status: Option<RedirectStatus>,
+    redirect: Option<RedirectRule>,
 }
 
 impl KeptDomain {
     /// The stored form of a domain.
     pub(crate) fn of(domain: &Domain) -> Self {
-        let redirect = domain.redirect.as_ref().map(|rule| KeptRedirect {
-            to: match &rule.to {
-                RedirectTarget::Primary => None,
-                RedirectTarget::Name(name) => Some(name.clone()),
-            },
-            status: rule.status,
-        });
-        Self { name: domain.name.clone(), primary: domain.primary || domain.primary_wanted, redirect }
+        let primary = domain.primary || domain.primary_wanted;
+        Self { name: domain.name.clone(), primary, redirect: domain.redirect.clone() }
     }
 
     /// The domain again, to be verified.
     pub(crate) fn added(self, project: &ProjectRef, now: UnixMillis) -> Domain {
         let mut domain = Domain::added(self.name, project.clone(), now);
         domain.primary_wanted = self.primary;
-        domain.redirect = self.redirect.map(|kept| RedirectRule {
-            to: kept.to.map_or(RedirectTarget::Primary, RedirectTarget::Name),
-            status: kept.status,
-        });
+        domain.redirect = self.redirect;
         domain
     }
 }

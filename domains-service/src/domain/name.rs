@@ -56,13 +56,11 @@ impl Attachable {
 /// Validates `text`, as a user typed it, as a domain to attach.
 pub(crate) fn attachable(text: &str, platform: &Hostname, rules: NameRules) -> Result<Attachable, NameError> {
     if text.trim_start().starts_with("*.") {
-        let message = "wildcards cannot be attached; add each name".to_owned();
-        return Err(NameError::Invalid("wildcard", message));
+        return Err(NameError::Invalid("wildcard", "wildcards cannot be attached; add each name".to_owned()));
     }
     let name = Hostname::parse(text).map_err(invalid)?;
     if !name.as_str().contains('.') {
-        let message = "give the whole name, for example shop.example.com".to_owned();
-        return Err(NameError::Invalid("not_fqdn", message));
+        return Err(NameError::Invalid("not_fqdn", "give the whole name, for example shop.example.com".to_owned()));
     }
     if name.is_under(platform) {
         return Err(NameError::Platform);
@@ -74,10 +72,8 @@ pub(crate) fn attachable(text: &str, platform: &Hostname, rules: NameRules) -> R
         return Err(NameError::Reserved);
     }
     let registrable = psl::domain_str(name.as_str()).and_then(|text| Hostname::from_ascii(text).ok());
-    match registrable {
-        Some(registrable) => Ok(Attachable { delegable: delegable(&registrable), name, local, registrable }),
-        None => Err(NameError::PublicSuffix),
-    }
+    let registrable = registrable.ok_or(NameError::PublicSuffix)?;
+    Ok(Attachable { delegable: delegable(&registrable), name, local, registrable })
 }
 
 /// The name that a public registry delegated: the registrable name, or the registration of the private suffix above it.

@@ -29,38 +29,7 @@ pub(crate) struct CertificateFacts {
     pub(crate) key_type: String,
 }
 
-/// The result of an order at one authority.
-pub(crate) enum OrderResult {
-    /// This certificate may be put into service.
-    Issued(Box<CertificateBundle>, CertificateFacts),
-    /// The order waits; this says nothing about the name.
-    Wait(IssueError),
-    /// An attempt of the name's failed.
-    Failed {
-        verdict: Verdict,
-        /// Whether the next authority is tried at once.
-        next_authority: bool,
-    },
-}
-
-impl OrderResult {
-    /// The result of an error, for a name with `attempts` failed attempts. A refused proof would be refused elsewhere
-    /// too; an authority that does not answer gets a second chance, because its order is in progress. A rate limit
-    /// without an end is retried after growing pauses, like a failure.
-    pub(crate) fn of(error: IssueError, attempts: u32) -> Self {
-        if error.is_wait() {
-            return Self::Wait(error);
-        }
-        let next_authority = match &error {
-            IssueError::Unreachable(_) => false,
-            IssueError::Unavailable(_) => attempts >= FAILURES_BEFORE_NEXT,
-            _ => true,
-        };
-        Self::Failed { verdict: Verdict::Refused(error), next_authority }
-    }
-}
-
-/// Why an attempt failed.
+/// Why there is no certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The authority did not issue.
@@ -78,6 +47,19 @@ impl Verdict {
         matches!(self, Self::Unfit(_) | Self::Refused(Unreachable(_) | EdgeUnreachable { .. } | Caa(_) | Rejected(_)))
     }
 
+    /// Whether the next authority is tried, for a name with `attempts` failed attempts. A refused proof would be refused
+    /// elsewhere too, and no other authority reaches our edge either. An authority that does not answer gets a second
+    /// chance, because its order is in progress.
+    const fn asks_next(&self, attempts: u32) -> bool {
+        use IssueError::{Away, EdgeUnreachable, NoGateway, Unavailable, Unreachable};
+        match self {
+            Self::Refused(Unreachable(_) | EdgeUnreachable { .. } | NoGateway) => false,
+            Self::Refused(Unavailable(_)) => attempts >= FAILURES_BEFORE_NEXT,
+            Self::Refused(Away { failures, .. }) => *failures >= FAILURES_BEFORE_NEXT,
+            _ => true,
+        }
+    }
+
     fn code(&self) -> ProblemCode {
         if let Self::Refused(error) = self { error.code() } else { ProblemCode::CaUnavailable }
     }
@@ -91,19 +73,10 @@ impl Verdict {
     }
 }
 
-/// The next step after one authority.
-#[derive(Debug)]
-pub(crate) enum AfterResult {
-    /// Put the certificate into service.
-    Deploy(Box<CertificateBundle>, CertificateFacts),
-    /// Try the next authority.
-    AskNext,
-    /// Try no other authority.
-    Stop,
-}
-
 /// One round over the authorities that may issue for a name, best first.
 pub(crate) struct Round {
+    /// Failed attempts before the round.
+    attempts: u32,
     /// Authorities that must not be asked before a time.
     waiting: BTreeMap<String, UnixSeconds>,
     /// Whether the order waits for its turn in a queue of ours.
@@ -119,7 +92,14 @@ pub(crate) struct Round {
 impl Round {
     /// Begins a round for a domain with this certificate.
     pub(crate) fn begin(certificate: &CertificateState) -> Self {
-        Self { waiting: certificate.waiting.clone(), queued: false, back_at: None, answered: Vec::new(), said: None }
+        Self {
+            attempts: certificate.attempts,
+            waiting: certificate.waiting.clone(),
+            queued: false,
+            back_at: None,
+            answered: Vec::new(),
+            said: None,
+        }
     }
 
     /// Whether an authority must not be asked yet, and is skipped.
@@ -137,45 +117,28 @@ impl Round {
         self.answered.push(authority.to_owned());
     }
 
-    /// Records the result of an authority.
-    pub(crate) fn record(&mut self, authority: &str, result: OrderResult) -> AfterResult {
+    /// Records why an authority issued no certificate. Returns whether the next one is tried. A rate limit without an end
+    /// is retried after growing pauses, like a failure.
+    pub(crate) fn record(&mut self, authority: &str, verdict: Verdict) -> bool {
         self.waiting.remove(authority);
-        let (verdict, is_attempt, next_authority) = match result {
-            OrderResult::Issued(bundle, facts) => return AfterResult::Deploy(bundle, facts),
-            OrderResult::Wait(why) => {
-                let next_authority = self.wait(authority, &why);
-                if !why.keeps_place() {
-                    self.answered.push(authority.to_owned());
-                }
-                (Verdict::Refused(why), false, next_authority)
+        let wait = if let Verdict::Refused(why) = &verdict { Some(why).filter(|why| why.is_wait()) } else { None };
+        match wait.map(|why| (why, why.until())) {
+            Some((IssueError::RateLimited { .. }, Some(until))) => {
+                self.waiting.insert(authority.to_owned(), until);
             }
-            OrderResult::Failed { verdict, next_authority } => {
-                self.answered.push(authority.to_owned());
-                (verdict, true, next_authority)
-            }
-        };
+            Some((_, Some(until))) => self.back_at = self.back_at.into_iter().chain([until]).min(),
+            Some((_, None)) => self.queued = true,
+            None => {}
+        }
+        if !wait.is_some_and(IssueError::keeps_place) {
+            self.answered.push(authority.to_owned());
+        }
+        let (is_attempt, next_authority) = (wait.is_none(), verdict.asks_next(self.attempts));
         // A failure that the owner can fix is more informative than another authority's rate limit.
         if is_attempt || !matches!(self.said, Some((_, _, true))) {
             self.said = Some((authority.to_owned(), verdict, is_attempt));
         }
-        if next_authority { AfterResult::AskNext } else { AfterResult::Stop }
-    }
-
-    /// Records a wait. Returns whether the next authority is tried.
-    fn wait(&mut self, authority: &str, why: &IssueError) -> bool {
-        match (why, why.until()) {
-            (IssueError::RateLimited { .. }, Some(until)) => {
-                self.waiting.insert(authority.to_owned(), until);
-            }
-            (_, Some(until)) => self.back_at = self.back_at.into_iter().chain([until]).min(),
-            (_, None) => self.queued = true,
-        }
-        match why {
-            IssueError::Away { failures, .. } => *failures >= FAILURES_BEFORE_NEXT,
-            // Another authority would not reach our edge either.
-            IssueError::EdgeUnreachable { .. } | IssueError::NoGateway => false,
-            _ => true,
-        }
+        next_authority
     }
 
     /// The label of the metric of rounds without a certificate. Rate limits have their own label and alert.
@@ -191,7 +154,7 @@ impl Round {
 
 /// The domain after a round without a certificate, and the records to write with it.
 pub(crate) fn unissued(mut domain: Domain, round: Round, now: UnixMillis, jitter: f64) -> (Domain, Vec<Action>) {
-    let Round { waiting, queued, back_at, answered, said } = round;
+    let Round { waiting, queued, back_at, answered, said, .. } = round;
     let soonest = waiting.values().copied().chain(back_at).min();
     let was_asked = said.is_some();
     let (authority, verdict, is_attempt) = said.unwrap_or((String::new(), Verdict::NoAuthority, true));

@@ -168,8 +168,7 @@ pub(crate) fn decide(mut domain: Domain, check: DnsCheck, policy: &Policy, now: 
     let was_announced = domain.problems.iter().any(|problem| problem.code == ProblemCode::PlanRequired);
     domain.problems = problems(&domain, judged.problems, next.delayed, (policy.served_until, now), before);
     if let (false, Some(until)) = (was_announced, policy.served_until.filter(|until| *until > now)) {
-        let detail = json!({ "served_until": rfc3339(until) });
-        actions.push(Action::Record("domain.plan_ended", detail));
+        actions.push(Action::Record("domain.plan_ended", json!({ "served_until": rfc3339(until) })));
     }
     domain.failing_since = next.failing_since;
     domain.checked_at = Some(now);

@@ -6,11 +6,13 @@
 
 use contract::hostname::Hostname;
 use contract::site::RedirectStatus;
+use serde::{Deserialize, Serialize};
 
-use super::state::Status;
+use super::Domain;
 
-/// The target of a redirect.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The target of a redirect. Removed projects keep it as JSON: `null` is the primary domain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
 pub(crate) enum RedirectTarget {
     /// To whichever domain is the primary one.
     Primary,
@@ -29,22 +31,11 @@ impl RedirectTarget {
 }
 
 /// A domain's redirect.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RedirectRule {
     pub(crate) to: RedirectTarget,
     /// `None`: 301 for GET and HEAD, 308 for other methods.
     pub(crate) status: Option<RedirectStatus>,
-}
-
-/// A domain, as far as redirects care.
-#[derive(Clone, Debug)]
-pub(crate) struct RedirectNode {
-    pub(crate) name: Hostname,
-    pub(crate) status: Status,
-    pub(crate) primary: bool,
-    pub(crate) redirects: bool,
-    /// It becomes the primary domain when it is active: a redirect to the primary one can be prepared.
-    pub(crate) next_primary: bool,
 }
 
 /// Why a redirect cannot be.
@@ -58,10 +49,12 @@ pub(crate) enum RedirectError {
     Primary,
 }
 
-/// Whether `from` may redirect to `target`. `dependants`: how many domains redirect to `from` at present.
+/// Whether `from` may redirect to `target`. `to_primary`: the target is, or will be, the primary domain, so it need not be
+/// served yet. `dependants`: how many domains redirect to `from` at present.
 pub(crate) fn permit(
-    from: &RedirectNode,
-    target: Option<&RedirectNode>,
+    from: &Domain,
+    target: Option<&Domain>,
+    to_primary: bool,
     dependants: usize,
 ) -> Result<(), RedirectError> {
     if from.primary {
@@ -77,10 +70,10 @@ pub(crate) fn permit(
         let why = "cannot redirect, because other domains redirect to it";
         return Err(RedirectError::Loop(format!("{} {why} ({dependants}); end these redirects first", from.name)));
     }
-    if target.redirects {
+    if target.redirect.is_some() {
         return Err(RedirectError::Loop(format!("{} is itself a redirect; choose its target instead", target.name)));
     }
-    if !target.status.is_served() && !target.next_primary {
+    if !target.status.is_served() && !to_primary {
         return Err(RedirectError::Inactive(format!("{} is {}", target.name, target.status.as_str())));
     }
     Ok(())
@@ -89,55 +82,63 @@ pub(crate) fn permit(
 /// The present target of a rule. `None` if the target is not served any more; the domain then serves the project.
 pub(crate) fn destination(
     rule: Option<&RedirectRule>,
-    target: Option<&RedirectNode>,
+    target: Option<&Domain>,
 ) -> Option<(Hostname, Option<RedirectStatus>)> {
     let (rule, target) = (rule?, target?);
-    (target.status.is_served() && !target.redirects).then(|| (target.name.clone(), rule.status))
+    (target.status.is_served() && target.redirect.is_none()).then(|| (target.name.clone(), rule.status))
 }
 
 #[cfg(test)]
 mod tests {
+    use contract::time::UnixMillis;
+
+    use super::super::Status;
     use super::*;
 
-    fn node(name: &str, status: Status) -> RedirectNode {
-        RedirectNode { name: name.parse().unwrap(), status, primary: false, redirects: false, next_primary: false }
+    fn node(name: &str, status: Status) -> Domain {
+        Domain { status, ..Domain::added(name.parse().unwrap(), "demo".parse().unwrap(), UnixMillis(0)) }
+    }
+
+    const RULE: RedirectRule = RedirectRule { to: RedirectTarget::Primary, status: None };
+
+    fn redirecting(domain: &Domain) -> Domain {
+        Domain { redirect: Some(RULE), ..domain.clone() }
     }
 
     // rule: 1.15
     #[test]
     fn a_redirect_needs_a_served_target_that_does_not_redirect() {
         let from = node("a.example", Status::Active);
-        assert_eq!(permit(&from, Some(&node("b.example", Status::Active)), 0), Ok(()));
-        assert_eq!(permit(&from, Some(&node("b.example", Status::Degraded)), 0), Ok(()));
+        assert_eq!(permit(&from, Some(&node("b.example", Status::Active)), false, 0), Ok(()));
+        assert_eq!(permit(&from, Some(&node("b.example", Status::Degraded)), false, 0), Ok(()));
     }
 
     #[test]
     fn a_redirect_to_the_next_primary_domain_can_be_prepared() {
-        let next = RedirectNode { next_primary: true, ..node("b.example", Status::PendingDns) };
-        assert_eq!(permit(&node("a.example", Status::Active), Some(&next), 0), Ok(()));
-        let rule = RedirectRule { to: RedirectTarget::Primary, status: None };
-        assert_eq!(destination(Some(&rule), Some(&next)), None, "until then the domain serves the project");
+        let next = node("b.example", Status::PendingDns);
+        assert_eq!(permit(&node("a.example", Status::Active), Some(&next), true, 0), Ok(()));
+        assert_eq!(destination(Some(&RULE), Some(&next)), None, "until then the domain serves the project");
     }
 
     #[test]
     fn loops_chains_and_dangling_targets_cannot_be_configured() {
         let (a, b) = (node("a.example", Status::Active), node("b.example", Status::Active));
-        let chain = RedirectNode { redirects: true, ..b.clone() };
-        let primary = RedirectNode { primary: true, ..a.clone() };
-        assert!(matches!(permit(&a, Some(&a), 0), Err(RedirectError::Loop(_))));
-        assert!(matches!(permit(&a, Some(&chain), 0), Err(RedirectError::Loop(_))));
-        assert!(matches!(permit(&a, Some(&b), 1), Err(RedirectError::Loop(_))));
-        assert!(matches!(permit(&a, None, 0), Err(RedirectError::Inactive(_))));
-        assert_eq!(permit(&primary, Some(&b), 0), Err(RedirectError::Primary));
+        let chain = redirecting(&b);
+        let primary = Domain { primary: true, ..a.clone() };
+        assert!(matches!(permit(&a, Some(&a), false, 0), Err(RedirectError::Loop(_))));
+        assert!(matches!(permit(&a, Some(&chain), false, 0), Err(RedirectError::Loop(_))));
+        assert!(matches!(permit(&a, Some(&b), false, 1), Err(RedirectError::Loop(_))));
+        assert!(matches!(permit(&a, None, false, 0), Err(RedirectError::Inactive(_))));
+        assert_eq!(permit(&primary, Some(&b), false, 0), Err(RedirectError::Primary));
         for status in Status::ALL.iter().copied().filter(|status| !status.is_served()) {
-            assert!(matches!(permit(&a, Some(&node("b.example", status)), 0), Err(RedirectError::Inactive(_))));
+            assert!(matches!(permit(&a, Some(&node("b.example", status)), false, 0), Err(RedirectError::Inactive(_))));
         }
     }
 
     #[test]
     fn no_sequence_of_changes_sends_a_visitor_twice() {
         // Three domains, every sequence of five attempts to point one at another.
-        let names = ["a.example", "b.example", "c.example"];
+        let active = ["a.example", "b.example", "c.example"].map(|name| node(name, Status::Active));
         for sequence in 0..9_usize.pow(5) {
             let mut to: [Option<usize>; 3] = [None; 3];
             let mut rest = sequence;
@@ -145,11 +146,8 @@ mod tests {
                 let (from, target) = ((rest % 9) / 3, rest % 3);
                 rest /= 9;
                 let dependants = to.iter().filter(|to| **to == Some(from)).count();
-                let of = |index: usize| RedirectNode {
-                    redirects: to[index].is_some(),
-                    ..node(names[index], Status::Active)
-                };
-                if permit(&of(from), Some(&of(target)), dependants).is_ok() {
+                let of = |index: usize| Domain { redirect: to[index].map(|_| RULE), ..active[index].clone() };
+                if permit(&of(from), Some(&of(target)), false, dependants).is_ok() {
                     to[from] = Some(target);
                 }
             }
@@ -166,7 +164,7 @@ mod tests {
         assert_eq!(destination(Some(&rule), Some(&target)), Some((target.name.clone(), Some(RedirectStatus::Found))));
         assert_eq!(destination(Some(&rule), Some(&node("b.example", Status::Suspended))), None);
         // A target that redirects would be a second hop.
-        assert_eq!(destination(Some(&rule), Some(&RedirectNode { redirects: true, ..target.clone() })), None);
+        assert_eq!(destination(Some(&rule), Some(&redirecting(&target))), None);
         assert_eq!(destination(Some(&rule), None), None);
         assert_eq!(destination(None, Some(&target)), None);
     }

@@ -10,21 +10,19 @@
 
 mod account;
 mod counts;
-pub(crate) mod records;
 mod explain;
 mod outage;
 mod proof;
 mod transport;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use contract::hostname::Hostname;
 use contract::project::ProjectUid;
 use contract::time::{UnixMillis, UnixSeconds};
-use instant_acme::{
-    Account, AuthorizationStatus, CertificateIdentifier, Error, Identifier, NewOrder, Order, OrderStatus, RetryPolicy,
-};
+use instant_acme::{Account, CertificateIdentifier, Error, Identifier, NewOrder, Order, OrderStatus, RetryPolicy};
 use parking_lot::Mutex;
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 use rustls::pki_types::pem::PemObject as _;
@@ -34,13 +32,15 @@ use zeroize::Zeroizing;
 
 use self::explain::{explain, has_kind, is_gone};
 use self::outage::Outage;
-use self::proof::fetch_authorization;
-pub(crate) use self::records::AcmeRecords;
 use self::transport::{Transport, has_answered, noting_answers};
 use super::{CaaIdentity, IssueError, IssueRequest, Issued, Issuer, RenewalAdvice};
+use crate::common::Core;
 use crate::config::AcmeSettings;
-use crate::limits::QueuePosition;
+use crate::gateways::Gateways;
+use crate::limits::{QueueKind, QueuePosition};
+use crate::nodes::Nodes;
 use crate::store::acme::{OrderRecord, forget_order};
+use crate::store::sealed::order_place;
 
 /// Refused nonces in a row that are retried silently: each refusal brings a new nonce (RFC 8555, section 6.5). The
 /// library itself has tried three times before it reports one.
@@ -80,7 +80,9 @@ use retry_nonce;
 /// An authority that speaks ACME.
 pub(crate) struct AcmeAuthority {
     settings: AcmeSettings,
-    records: AcmeRecords,
+    core: Arc<Core>,
+    /// The gateways that answer challenges.
+    nodes: Arc<Nodes>,
     transport: Transport,
     account: tokio::sync::Mutex<Option<Account>>,
     outage: Outage,
@@ -98,12 +100,13 @@ struct InProgress {
 
 impl AcmeAuthority {
     /// An authority with these settings. Makes no request yet.
-    pub(crate) fn new(settings: AcmeSettings, records: AcmeRecords) -> anyhow::Result<Self> {
+    pub(crate) fn new(settings: AcmeSettings, gateways: &Gateways) -> anyhow::Result<Self> {
         let transport = Transport::new(settings.ca_certificate.as_deref())?;
         let (account, account_uri) = (tokio::sync::Mutex::new(None), Mutex::new(None));
         Ok(Self {
             settings,
-            records,
+            core: gateways.core.clone(),
+            nodes: gateways.nodes.clone(),
             transport,
             account,
             outage: Outage::default(),
@@ -114,19 +117,19 @@ impl AcmeAuthority {
 
     /// Loads the stored account, before any check of CAA records that name it.
     pub(crate) async fn load_account(&self) -> anyhow::Result<()> {
-        let Some(credentials) = self.records.account(&self.settings.directory_url).await? else { return Ok(()) };
+        let Some(credentials) = self.stored_account().await? else { return Ok(()) };
         let credentials: serde_json::Value = serde_json::from_slice(&credentials)?;
         *self.account_uri.lock() = credentials.get("id").and_then(|id| id.as_str()).map(str::to_owned);
         Ok(())
     }
 
     fn failed(&self, error: &Error) -> IssueError {
-        explain(error, self.records.clock.now_seconds())
+        explain(error, self.core.clock.now_seconds())
     }
 
     /// The order to continue: the one in progress, or a new one.
     async fn open(&self, account: &Account, request: &IssueRequest) -> Result<InProgress, IssueError> {
-        let known = self.records.store.find_order(&self.settings.name, &request.hostname).await?;
+        let known = self.core.store.find_order(&self.settings.name, &request.hostname).await?;
         if let Some(known) = known
             && let Some(in_progress) = self.resume(account, &known).await?
         {
@@ -141,19 +144,19 @@ impl AcmeAuthority {
             authority: self.settings.name.clone(),
             hostname: request.hostname.clone(),
             url: order.url().to_owned(),
-            sealed_key: Some(self.records.seal(&key_pem, &request.hostname)?),
-            created_at: self.records.clock.now(),
+            sealed_key: Some(self.core.sealing.seal(key_pem.as_bytes(), &order_place(request.hostname.as_str()))?),
+            created_at: self.core.clock.now(),
         };
-        self.records.store.save_order(&record).await?;
+        self.core.store.save_order(&record).await?;
         Ok(InProgress { order, key_pem })
     }
 
     /// Continues an order, unless it is finished, expired or unknown at the authority.
     async fn resume(&self, account: &Account, known: &OrderRecord) -> Result<Option<InProgress>, IssueError> {
-        if self.records.clock.now().since(known.created_at) > ORDER_AGE_MAX_MILLIS {
+        if self.core.clock.now().since(known.created_at) > ORDER_AGE_MAX_MILLIS {
             return Ok(None);
         }
-        let Some(key_pem) = self.records.open(known) else { return Ok(None) };
+        let Some(key_pem) = self.key_of(known) else { return Ok(None) };
         match retry_nonce!(account.order(known.url.clone())) {
             Ok(mut order) => {
                 let is_over = order.state().status == OrderStatus::Invalid;
@@ -172,6 +175,13 @@ impl AcmeAuthority {
         }
     }
 
+    /// The private key of an order's certificate; `None` if it does not open, so that the order is useless.
+    fn key_of(&self, order: &OrderRecord) -> Option<Zeroizing<String>> {
+        let sealed = order.sealed_key.as_deref()?;
+        let opened = self.core.sealing.open(sealed, &order_place(order.hostname.as_str())).ok()?;
+        String::from_utf8(opened.to_vec()).ok().map(Zeroizing::new)
+    }
+
     /// Scheme, host and port of the authority's directory.
     fn origin(&self) -> &str {
         let url = self.settings.directory_url.as_str();
@@ -188,10 +198,7 @@ impl AcmeAuthority {
         let names = [Identifier::Dns(request.hostname.to_string())];
         let plain = || {
             let order = NewOrder::new(&names);
-            match &self.settings.profile {
-                Some(profile) => order.profile(profile),
-                None => order,
-            }
+            if let Some(profile) = &self.settings.profile { order.profile(profile) } else { order }
         };
         if let Some(replaces) = replaces {
             self.admit(request, true).await?;
@@ -216,11 +223,11 @@ impl AcmeAuthority {
         let away = |until: UnixMillis, failures, message| {
             Err(IssueError::Away { until: until.plus(999).to_seconds(), failures, message })
         };
-        if let Err(until) = self.outage.may_ask(self.records.clock.now()) {
+        if let Err(until) = self.outage.may_ask(self.core.clock.now()) {
             return away(until, ASKED_BY_ANOTHER, "it did not answer when it was asked last".to_owned());
         }
         if let Err(error) = self.require_edge(request).await {
-            self.outage.not_tested(self.records.clock.now());
+            self.outage.not_tested(self.core.clock.now());
             return Err(error);
         }
         let had_account = self.account_uri.lock().is_some();
@@ -229,7 +236,7 @@ impl AcmeAuthority {
             outcome = self.continue_order(request).await;
         }
         if let Err(IssueError::Away { message, .. }) = outcome {
-            let (until, failures) = self.outage.failed(self.records.clock.now());
+            let (until, failures) = self.outage.failed(self.core.clock.now());
             if failures == 1 {
                 tracing::warn!(
                     authority = name,
@@ -241,7 +248,7 @@ impl AcmeAuthority {
         }
         if !has_answered() {
             // It was not asked: the order waits for its turn, or our own database failed.
-            self.outage.not_tested(self.records.clock.now());
+            self.outage.not_tested(self.core.clock.now());
         } else if let Some(failures) = self.outage.ended() {
             tracing::info!(authority = name, failures, "reached the certificate authority again; continuing orders");
         }
@@ -270,7 +277,7 @@ impl AcmeAuthority {
                     return Ok(Issued { chain_pem, key_pem: in_progress.key_pem });
                 }
                 OrderStatus::Invalid => {
-                    forget_order(self.records.store.writer(), &self.settings.name, &request.hostname).await?;
+                    forget_order(self.core.store.writer(), &self.settings.name, &request.hostname).await?;
                     return Err(IssueError::Unavailable("the order became invalid".to_owned()));
                 }
             }
@@ -288,27 +295,6 @@ impl AcmeAuthority {
         let request = params.serialize_request(&key).map_err(broken)?;
         retry_nonce!(in_progress.order.finalize_csr(request.der())).map_err(|error| self.failed(&error))
     }
-
-    async fn deactivate(&self, url: &str) -> Result<(), Error> {
-        let account = self.account().await.map_err(|error| Error::Other(Box::new(error)))?;
-        let mut order = match retry_nonce!(account.order(url.to_owned())) {
-            Err(error) if is_gone(&error) => return Ok(()),
-            other => other?,
-        };
-        retry_nonce!(fetch_authorization(&mut order))?;
-        let mut authorizations = order.authorizations();
-        while let Some(authorization) = authorizations.next().await {
-            let mut authorization = authorization?;
-            if matches!(authorization.status, AuthorizationStatus::Pending | AuthorizationStatus::Valid) {
-                retry_nonce!(deactivate_one(&mut authorization))?;
-            }
-        }
-        Ok(())
-    }
-}
-
-async fn deactivate_one(authorization: &mut instant_acme::AuthorizationHandle<'_>) -> Result<(), Error> {
-    authorization.deactivate().await.map(|_| ())
 }
 
 /// How renewal information names a certificate.
@@ -341,19 +327,25 @@ impl Issuer for AcmeAuthority {
     }
 
     async fn offer_turns(&self) -> Result<usize, IssueError> {
-        let now = self.records.clock.now();
-        if self.unreachable_until(now).is_some() {
+        let (now, mut offered) = (self.core.clock.now(), 0);
+        if self.unreachable_until(now).is_some() || !self.nodes.is_any_live() {
             return Ok(0);
         }
-        let AcmeSettings { limits, mirror_limits, .. } = self.settings;
-        let available =
-            |kind, free_at| if mirror_limits { limits.of_kind(kind).available(free_at, now) } else { i64::MAX };
-        Ok(self.records.offer_turns(&self.settings.name, available).await?)
+        let AcmeSettings { name, limits, mirror_limits, .. } = &self.settings;
+        for &kind in QueueKind::ALL {
+            for (queue, free_at) in self.core.store.queues(name, kind, now).await? {
+                let units = if *mirror_limits { limits.of_kind(kind).available(free_at, now) } else { i64::MAX };
+                if units > 0 {
+                    offered += self.core.store.offer(name, &queue, units, now).await?;
+                }
+            }
+        }
+        Ok(offered)
     }
 
     async fn places(&self, project: &ProjectUid) -> Result<Vec<(String, QueuePosition)>, IssueError> {
         let limits = self.settings.limits;
-        Ok(self.records.store.queue_places(&self.settings.name, project, |kind| limits.of_kind(kind)).await?)
+        Ok(self.core.store.queue_places(&self.settings.name, project, |kind| limits.of_kind(kind)).await?)
     }
 
     fn unreachable_until(&self, now: UnixMillis) -> Option<UnixMillis> {

@@ -6,6 +6,7 @@
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chassis::certificate::names_of;
 use chassis::seal::SealingKey;
 use contract::certificate::{CertificateBundle, SealedKey};
 use contract::hostname::Hostname;
@@ -13,7 +14,6 @@ use contract::time::UnixSeconds;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
-use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::Issued;
@@ -66,7 +66,8 @@ pub(crate) fn bundle(
     let certified = certified(&issued.chain_pem, &issued.key_pem)?;
     let leaf = certified.cert.first().ok_or_else(|| Unfit::Chain("it is empty".to_owned()))?;
     let (_, leaf) = X509Certificate::from_der(leaf).map_err(|error| Unfit::Chain(error.to_string()))?;
-    if !names(&leaf).any(|name| name.eq_ignore_ascii_case(hostname.as_str())) {
+    let names = names_of(&certified).map_err(|error| Unfit::Chain(error.to_string()))?;
+    if !names.iter().any(|name| name == hostname.as_str()) {
         return Err(Unfit::Name(hostname.clone()));
     }
     let not_before = UnixSeconds(leaf.validity().not_before.timestamp());
@@ -103,15 +104,6 @@ fn certified(chain_pem: &str, key_pem: &str) -> Result<CertifiedKey, Unfit> {
     let key = PrivateKeyDer::from_pem_slice(key_pem.as_bytes()).map_err(|_| Unfit::Key)?;
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     CertifiedKey::from_der(chain, key, &provider).map_err(|_| Unfit::Key)
-}
-
-fn names<'a>(leaf: &'a X509Certificate<'_>) -> impl Iterator<Item = &'a str> {
-    let extension = leaf.subject_alternative_name().ok().flatten();
-    let names = extension.map(|extension| extension.value.general_names.as_slice()).unwrap_or_default();
-    names.iter().filter_map(|name| match name {
-        GeneralName::DNSName(name) => Some(*name),
-        _ => None,
-    })
 }
 
 fn key_type(leaf: &X509Certificate<'_>) -> String {

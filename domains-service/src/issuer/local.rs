@@ -124,6 +124,6 @@ impl Issuer for LocalAuthority {
     }
 
     async fn issue(&self, request: &IssueRequest) -> Result<Issued, IssueError> {
-        self.sign(request).map_err(|error| IssueError::Unavailable(format!("{error:#}")))
+        Ok(self.sign(request)?)
     }
 }

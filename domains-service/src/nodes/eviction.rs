@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use contract::time::UnixMillis;
 
-use super::{FORGOTTEN_AFTER, NODES_MAX, NODES_OF_ONE_MAX, Node, gateway_of, is_replaced};
+use super::{FORGOTTEN_AFTER, NODES_MAX, NODES_OF_ONE_MAX, Node, gateway_of, is_replaced, newest_of};
 
 /// Drops a process if the maximum is reached: an ended one, else the newest. Processes on record are waited for all the
 /// same.
@@ -17,19 +17,11 @@ pub(super) fn evict(nodes: &mut HashMap<String, Node>, newcomer: &str, now: Unix
         _ if nodes.len() >= NODES_MAX => nodes.values().collect(),
         _ => return,
     };
-    let mut newest: HashMap<(Option<&str>, &str), UnixMillis> = HashMap::new();
-    for node in &among {
-        if let Some(place) = node.report.place.as_deref() {
-            let first = newest.entry((gateway_of(&node.report.node), place)).or_insert(node.first_seen);
-            *first = node.first_seen.max(*first);
-        }
-    }
+    let newest = newest_of(among.iter().map(|node| (&node.report, node.first_seen)));
     let is_over = |node: &Node| {
-        let place = node.report.place.as_deref().map(|place| (gateway_of(&node.report.node), place));
-        let newest = place.and_then(|place| newest.get(&place).copied());
         node.report.goodbye
             || now.since(node.last_seen) > FORGOTTEN_AFTER
-            || newest.is_some_and(|newest| is_replaced((node.first_seen, node.last_seen), newest))
+            || is_replaced(&node.report, (node.first_seen, node.last_seen), &newest)
     };
     let order = |node: &&Node| {
         let recency = if is_over(node) { node.last_seen.0 } else { -node.first_seen.0 };

@@ -11,10 +11,10 @@ use contract::certificate::CertificateBundle;
 use tokio::time::Instant;
 
 use super::apply;
-use crate::app::App;
+use crate::app::Issuing;
 use crate::common::Core;
 use crate::domain::Domain;
-use crate::domain::order::{self, AfterResult, CertificateFacts, OrderResult, Round, Verdict};
+use crate::domain::order::{self, CertificateFacts, Round, Verdict};
 use crate::domain::reconcile::Permitted;
 use crate::issuer::{IssueError, IssueRequest, Issuer, bundle};
 use crate::publish;
@@ -25,30 +25,33 @@ use crate::store::{Result, Write, acme, domains};
 const ORDER_TIME_MAX: Duration = Duration::from_mins(2);
 
 /// Orders a certificate from the first permitted authority that issues one, and publishes it.
-pub(super) async fn order(app: &App, leased: Leased<Domain>, permitted: &Permitted) -> Result<()> {
+pub(super) async fn order(issuing: &Issuing, leased: Leased<Domain>, permitted: &Permitted) -> Result<()> {
+    let core = &issuing.core;
     let domain = leased.record();
-    let local = app.core.settings.attachable(domain.name.as_str()).is_ok_and(|name| name.local);
-    let edge: Vec<IpAddr> = app.issuing.edge_addresses.iter().chain(&permitted.target_addresses).copied().collect();
+    let local = core.settings.attachable(domain.name.as_str()).is_ok_and(|name| name.local);
+    let edge: Vec<IpAddr> = issuing.edge_addresses.iter().chain(&permitted.target_addresses).copied().collect();
     let mut round = Round::begin(&domain.certificate);
     let deadline = Instant::now() + ORDER_TIME_MAX;
-    let chosen = app.issuing.authorities.choose(local, &permitted.authorities);
-    for excluded in &app.issuing.authorities.public {
+    let chosen = issuing.authorities.choose(local, &permitted.authorities);
+    for excluded in &issuing.authorities.public {
         if chosen.iter().all(|(issuer, _)| issuer.name() != excluded.name()) {
             round.excludes(excluded.name());
         }
     }
     for (issuer, methods) in chosen {
-        if round.skips(issuer.name(), app.core.clock.now_seconds()) {
+        if round.skips(issuer.name(), core.clock.now_seconds()) {
             continue;
         }
-        let result = ask(&app.core, domain, issuer.as_ref(), (methods, edge.clone()), deadline).await;
-        match round.record(issuer.name(), result) {
-            AfterResult::Deploy(bundle, facts) => return deploy(app, leased, issuer.name(), (bundle, facts)).await,
-            AfterResult::AskNext => {}
-            AfterResult::Stop => break,
+        match ask(core, domain, issuer.as_ref(), (methods, edge.clone()), deadline).await {
+            Ok(certificate) => {
+                let has_advice = issuing.authorities.find(issuer.name()).is_some();
+                return deploy(core, leased, (issuer.name(), has_advice), certificate).await;
+            }
+            Err(verdict) if round.record(issuer.name(), verdict) => {}
+            Err(_) => break,
         }
     }
-    wait(&app.core, leased, round).await
+    wait(core, leased, round).await
 }
 
 /// Orders from one authority.
@@ -58,7 +61,7 @@ async fn ask(
     authority: &dyn Issuer,
     (methods, edge): (Vec<String>, Vec<IpAddr>),
     deadline: Instant,
-) -> OrderResult {
+) -> std::result::Result<(Box<CertificateBundle>, CertificateFacts), Verdict> {
     // An authority learns which of its own certificates the new one replaces.
     let replaces = match &domain.certificate.ca {
         Some(ca) if ca == authority.name() => core.store.published_chain(&domain.name).await.unwrap_or_default(),
@@ -73,42 +76,36 @@ async fn ask(
         edge,
         replaces,
     };
-    let issued = match tokio::time::timeout_at(deadline, authority.issue(&request)).await {
-        Ok(issued) => issued,
-        Err(_) => Err(IssueError::Unavailable("it did not finish in time".to_owned())),
-    };
+    let issued = tokio::time::timeout_at(deadline, authority.issue(&request)).await;
+    let issued = issued.unwrap_or_else(|_| Err(IssueError::Unavailable("it did not finish in time".to_owned())));
     let warn = |error: &dyn std::fmt::Display| {
         tracing::warn!(domain = %domain.name, authority = authority.name(), %error, "certificate order failed; the domain shows when it is tried again");
     };
-    let issued = match issued {
-        Ok(issued) => issued,
-        Err(error) => {
-            // An outage or a queue is logged once, not for each name.
-            if !error.is_queued() && !matches!(error, IssueError::Away { .. }) {
-                warn(&error);
-            }
-            return OrderResult::of(error, domain.certificate.attempts);
+    let issued = issued.map_err(|error| {
+        // An outage or a queue is logged once, not for each name.
+        if !error.keeps_place() {
+            warn(&error);
         }
-    };
+        Verdict::Refused(error)
+    })?;
     // An order takes time: the certificate may have become valid during it.
     let now = core.clock.now_seconds();
-    match bundle::bundle(&issued, &domain.name, now, domain.certificate.not_before, &core.sealing) {
-        Ok((bundle, facts)) => OrderResult::Issued(Box::new(bundle), facts),
-        Err(unfit) => {
-            warn(&format!("{unfit}: {}", unfit.cause()));
-            OrderResult::Failed { verdict: Verdict::Unfit(unfit.to_string()), next_authority: true }
-        }
-    }
+    let made = bundle::bundle(&issued, &domain.name, now, domain.certificate.not_before, &core.sealing);
+    let (bundle, facts) = made.map_err(|unfit| {
+        warn(&format!("{unfit}: {}", unfit.cause()));
+        Verdict::Unfit(unfit.to_string())
+    })?;
+    Ok((Box::new(bundle), facts))
 }
 
-/// Puts a certificate into service.
+/// Puts a certificate into service. `has_advice`: the authority advises on the time of its renewal.
 async fn deploy(
-    app: &App,
+    core: &Core,
     leased: Leased<Domain>,
-    authority: &str,
+    (authority, has_advice): (&str, bool),
     (bundle, facts): (Box<CertificateBundle>, CertificateFacts),
 ) -> Result<()> {
-    let mut write = app.core.store.write().await?;
+    let mut write = core.store.write().await?;
     let now = write.now();
     let Some(domain) = leased.reload(&mut write).await? else {
         return abandon(write, leased.record()).await; // what came too late is not served
@@ -116,10 +113,9 @@ async fn deploy(
     let (before, renewed) = (domain.status, domain.certificate.not_after.is_some());
     tracing::info!(domain = %domain.name, authority, chain = bundle::fingerprint(&bundle.chain_pem),
         not_after = bundle.not_after.0, "issued a certificate");
-    let has_advice = app.issuing.authorities.find(authority).is_some();
     let (domain, actions) = order::issued(domain, (authority, has_advice), (bundle, facts), now, jitter());
-    apply(&app.core.metrics, write, leased, (before, domain), actions).await?;
-    app.core.metrics.certificate_orders.with_label_values(&[if renewed { "renewed" } else { "issued" }]).inc();
+    apply(&core.metrics, write, leased, (before, domain), actions).await?;
+    core.metrics.certificate_orders.with_label_values(&[if renewed { "renewed" } else { "issued" }]).inc();
     Ok(())
 }
 

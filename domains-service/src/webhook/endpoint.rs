@@ -28,10 +28,8 @@ impl Wanted {
         if entries.is_empty() || entries.len() > WANTED_MAX {
             return Err(None);
         }
-        match entries.iter().find(|entry| !EVENTS.iter().any(|event| fits(entry, event))) {
-            Some(unknown) => Err(Some(unknown.clone())),
-            None => Ok(Self(entries)),
-        }
+        let unknown = entries.iter().find(|entry| !EVENTS.iter().any(|event| fits(entry, event))).cloned();
+        unknown.map_or(Ok(Self(entries)), |unknown| Err(Some(unknown)))
     }
 
     /// The events and prefixes, as they were typed.

@@ -19,32 +19,23 @@ pub(crate) fn compose(
     id: i64,
     at: UnixMillis,
 ) -> String {
-    json!({
-        "type": kind,
-        "timestamp": rfc3339(at),
-        "data": { "event_id": id, "project_id": project, "domain": domain, "detail": detail },
-    })
-    .to_string()
+    let data = json!({ "event_id": id, "project_id": project, "domain": domain, "detail": detail });
+    message(kind, at, &data)
 }
 
 /// The body for an order's event. `event_id` is the event's number in the orders store.
 pub(crate) fn compose_order(project: &ProjectRef, event: &OrderEvent) -> String {
-    json!({
-        "type": event.kind,
-        "timestamp": rfc3339(event.at),
-        "data": { "event_id": event.number, "project_id": project, "order": event.order },
-    })
-    .to_string()
+    let data = json!({ "event_id": event.number, "project_id": project, "order": event.order });
+    message(&event.kind, event.at, &data)
 }
 
 /// The body of a test message, with which an owner tests the receiver.
 pub(crate) fn compose_test(project: &ProjectRef, webhook: &str, at: UnixMillis) -> String {
-    json!({
-        "type": TEST,
-        "timestamp": rfc3339(at),
-        "data": { "project_id": project, "webhook": webhook },
-    })
-    .to_string()
+    message(TEST, at, &json!({ "project_id": project, "webhook": webhook }))
+}
+
+fn message(kind: &str, at: UnixMillis, data: &Value) -> String {
+    json!({ "type": kind, "timestamp": rfc3339(at), "data": data }).to_string()
 }
 
 #[cfg(test)]

@@ -14,8 +14,9 @@ use super::super::types::{self, DomainCheck, NewDomain};
 use super::super::{Operation, projects};
 use super::change::{permit_redirect, rule_of};
 use super::verify::throttle;
-use super::{LIST, no_domain, reading, representation, response, writing};
+use super::{LIST, answers_domain, no_domain, reading, representation, response, writing};
 use crate::app::App;
+use crate::common::Core;
 use crate::domain::name::{Attachable, NameError};
 use crate::domain::{Domain, RedirectRule};
 use crate::error::{ApiError, ApiResult, Code};
@@ -31,8 +32,8 @@ const ADD: Operation = Operation {
     description: "Verification and the certificate follow automatically once the `records` exist.",
     body: Some((schema::of::<NewDomain>, Presence::Required)),
     answers: &[
-        Success::new(201, "The domain was added. Create the `records`.", schema::of::<types::Domain>).with(&["ETag"]),
-        Success::new(200, "The project has the domain already.", schema::of::<types::Domain>).with(&["ETag"]),
+        answers_domain(201, "The domain was added. Create the `records`."),
+        answers_domain(200, "The project has the domain already."),
     ],
     errors: &[
         Code::InvalidBody,
@@ -73,27 +74,27 @@ const CHECK: Operation = Operation {
 };
 
 /// `POST …/domains`.
-async fn add(Authorised { app, actor, project: id, .. }: Authorised, Json(wanted): Json<NewDomain>) -> ApiResult {
-    let name = app.core.settings.attachable(&wanted.name).map_err(unattachable)?.name;
+async fn add(
+    Authorised { part: app, actor, project: id, .. }: Authorised<0, App>,
+    Json(wanted): Json<NewDomain>,
+) -> ApiResult {
+    let core = &app.core;
+    let name = core.settings.attachable(&wanted.name).map_err(unattachable)?.name;
     let rule = wanted.redirect.as_ref().map(rule_of).transpose()?;
     if wanted.primary && rule.is_some() {
         return Code::RedirectLoop.fail("The primary domain cannot redirect. Leave out primary or redirect.");
     }
-    let mut write = app.core.store.write().await?;
+    let mut write = core.store.write().await?;
     let project = projects::find(&mut write, &id).await?;
-    let limit = preconditions(&app, &project)?;
+    let limit = preconditions(core, &project)?;
     if let Some(known) = domains::find_domain(write.connection(), &id, &name).await? {
         if known.removal.is_some() {
-            let message = "The domain is being removed. Add it again in a moment.";
-            return Code::RemovalInProgress.fail(message);
+            return Code::RemovalInProgress.fail("The domain is being removed. Add it again in a moment.");
         }
-        return match differs(&known, wanted.primary, rule.as_ref()) {
-            None => response(&app, &project, &known, StatusCode::OK).await, // adding twice is added
-            Some(what) => {
-                let message = format!("The domain exists with a different {what}. Use PATCH to change it.");
-                Code::DomainExists.fail(message)
-            }
+        let Some(what) = differs(&known, wanted.primary, rule.as_ref()) else {
+            return response(&app, &project, &known, StatusCode::OK).await; // adding twice is added
         };
+        return Code::DomainExists.fail(format!("The domain exists with a different {what}. Use PATCH to change it."));
     }
     let used = domains::count_domains(write.connection(), &id).await?;
     if used >= u64::from(limit) {
@@ -110,7 +111,7 @@ async fn add(Authorised { app, actor, project: id, .. }: Authorised, Json(wanted
     domains::save_domain(write.connection(), &domain).await?;
     write.record(&id, Some(&domain.name), "domain.created", &actor, json!({ "primary": wanted.primary })).await?;
     write.commit().await?;
-    app.issuing.wake.notify_one();
+    core.wake.notify_one();
     response(&app, &project, &domain, StatusCode::CREATED).await
 }
 
@@ -124,8 +125,8 @@ fn differs(known: &Domain, primary: bool, rule: Option<&RedirectRule>) -> Option
 }
 
 /// Requires a paid plan and a successful deploy. Returns the number of domains in the plan.
-fn preconditions(app: &App, project: &ProjectRecord) -> Result<u32, Refusal> {
-    let limit = app.core.settings.plans.of(project.plan).domains;
+fn preconditions(core: &Core, project: &ProjectRecord) -> Result<u32, Refusal> {
+    let limit = core.settings.plans.of(project.plan).domains;
     if limit == 0 {
         let message = format!("Custom domains need the Pro plan or above; this project is on {}.", project.plan);
         return Err(Code::PlanRequired.refuse(message));
@@ -155,17 +156,20 @@ fn unattachable(error: NameError) -> ApiError {
 }
 
 /// `GET …/domain-check?name=`: the records and conflicts of a name, without adding it.
-async fn check(Authorised { app, project: id, .. }: Authorised, params: Params) -> ApiResult {
-    let project = projects::load(&app, &id).await?;
+async fn check(
+    Authorised { part: App { core, issuing, api, .. }, project: id, .. }: Authorised<0, App>,
+    params: Params,
+) -> ApiResult {
+    let project = projects::load(&core, &id).await?;
     let text = params.text("name").unwrap_or_default();
-    let Attachable { name, local, .. } = app.core.settings.attachable(text).map_err(unattachable)?;
-    throttle(&app, Asking::Check, &id, name.as_str())?;
-    let mut connection = app.core.store.reader().acquire().await?;
+    let Attachable { name, local, .. } = core.settings.attachable(text).map_err(unattachable)?;
+    throttle(&api.throttles, Asking::Check, &id, name.as_str())?;
+    let mut connection = core.store.reader().acquire().await?;
     let claims = domains::find_claims(&mut connection, &name).await?;
     drop(connection);
-    let mut domain = Domain::added(name, id, app.core.clock.now());
+    let mut domain = Domain::added(name, id, core.clock.now());
     let claim = reconcile::claim(&claims, &project, &domain);
-    let Some(check) = reconcile::check_dns(&app, &project, &domain, claim).await else { return Err(no_domain()) };
+    let Some(check) = reconcile::check_dns(&issuing, &project, &domain, claim).await else { return Err(no_domain()) };
     if check.judged.resolver_down {
         let message = "No DNS resolver of the platform answers right now. Try again shortly.";
         return Err(Code::ResolverUnavailable.refuse(message).with_header(header::RETRY_AFTER, "5").into());
@@ -174,7 +178,7 @@ async fn check(Authorised { app, project: id, .. }: Authorised, params: Params) 
     domain.checks = check.checks;
     domain.problems = check.judged.problems;
     let types::Domain { name, unicode_name, is_apex, records, problems, checks, .. } =
-        representation(&app, &project, &domain);
+        representation(&core, &project, &domain);
     let contested = claim == Claim::Contested;
     let checked = DomainCheck { name, unicode_name, local, is_apex, contested, records, problems, checks };
     Ok(axum::Json(checked).into_response())

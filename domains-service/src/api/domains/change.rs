@@ -1,5 +1,7 @@
 //! Changing and removing domains: primary role, redirects, removal.
 
+use std::sync::Arc;
+
 use axum::routing::on;
 use chassis::openapi::{Method, Parameter, Presence, Success};
 use contract::feed::Revision;
@@ -13,11 +15,13 @@ use super::super::extract::{Authorised, Field, Json, Params};
 use super::super::types::{self, DomainChange, NewRedirect, Removal};
 use super::super::view::removed;
 use super::super::{Operation, projects};
-use super::{SHOW, etag_of, find, find_any, representation, response, writing};
-use crate::domain::redirect::{RedirectError, RedirectNode, permit};
+use super::{SHOW, answers_domain, etag_of, find, find_any, representation, response, writing};
+use crate::app::App;
+use crate::domain::redirect::{RedirectError, permit};
 use crate::domain::{Domain, RedirectRule, RedirectTarget};
 use crate::error::{ApiResult, Code};
-use crate::publish::{self, node, target_of};
+use crate::gateways::Gateways;
+use crate::publish::{self, target_of};
 use crate::reconcile;
 use crate::store::withdrawals::Kind;
 use crate::store::{Write, domains};
@@ -31,13 +35,11 @@ const CHANGE: Operation = Operation {
     parameters: &[IF_MATCH],
     body: Some((schema::of::<DomainChange>, Presence::Required)),
     answers: &[
-        Success::new(200, "The domain as it is now, on every gateway.", schema::of::<types::Domain>).with(&["ETag"]),
-        Success::new(
+        answers_domain(200, "The domain as it is now, on every gateway."),
+        answers_domain(
             202,
             "The domain as it is now; the gateways that `withdrawal` lists may still redirect visitors as before the change.",
-            schema::of::<types::Domain>,
-        )
-        .with(&["ETag"]),
+        ),
     ],
     errors: &[
         Code::InvalidBody,
@@ -83,13 +85,8 @@ const IF_MATCH: Parameter = Parameter {
 
 /// The redirect rule in a request.
 pub(super) fn rule_of(redirect: &NewRedirect) -> ApiResult<RedirectRule> {
-    let status = match redirect.status {
-        None => None,
-        Some(code) => Some(
-            RedirectStatus::from_code(code)
-                .ok_or_else(|| Code::InvalidRedirectStatus.refuse("A redirect's status is 301, 302, 307 or 308."))?,
-        ),
-    };
+    let unknown = || Code::InvalidRedirectStatus.refuse("A redirect's status is 301, 302, 307 or 308.");
+    let status = redirect.status.map(|code| RedirectStatus::from_code(code).ok_or_else(unknown)).transpose()?;
     let to = match redirect.to.as_str() {
         "primary" => RedirectTarget::Primary,
         name => RedirectTarget::Name(Hostname::parse(name).map_err(|error| {
@@ -101,13 +98,15 @@ pub(super) fn rule_of(redirect: &NewRedirect) -> ApiResult<RedirectRule> {
 
 /// Whether the domain may have this redirect.
 pub(super) async fn permit_redirect(write: &mut Write, domain: &Domain, rule: &RedirectRule) -> ApiResult<()> {
-    let target = match rule.to {
-        RedirectTarget::Primary => primary_or_next(write, domain).await?,
-        RedirectTarget::Name(_) => target_of(write, domain, &rule.to).await?.as_ref().map(node),
+    let to_primary = rule.to == RedirectTarget::Primary;
+    let target = match target_of(write, domain, &rule.to).await? {
+        // The one that becomes primary once it is active: a redirect to it can be prepared.
+        None if to_primary => domains::find_next_primary(write.connection(), &domain.project, &domain.name).await?,
+        found => found,
     };
     let dependants = domains::dependants(write.connection(), domain, domain.primary).await?;
     let others = dependants.iter().filter(|other| other.name != domain.name).count();
-    permit(&node(domain), target.as_ref(), others).map_err(|error| {
+    permit(domain, target.as_ref(), to_primary, others).map_err(|error| {
         let refusal = match error {
             RedirectError::Loop(why) => {
                 Code::RedirectLoop.refuse(format!("The redirect would loop or take two hops: {why}."))
@@ -122,42 +121,28 @@ pub(super) async fn permit_redirect(write: &mut Write, domain: &Domain, rule: &R
     })
 }
 
-/// The primary domain, or the one that becomes primary once it is active. A redirect to it can be prepared.
-async fn primary_or_next(write: &mut Write, domain: &Domain) -> ApiResult<Option<RedirectNode>> {
-    let found = match target_of(write, domain, &RedirectTarget::Primary).await? {
-        None => domains::find_next_primary(write.connection(), &domain.project, &domain.name).await?,
-        primary => primary,
-    };
-    Ok(found.map(|found| RedirectNode { next_primary: true, ..node(&found) }))
-}
-
 /// `PATCH …/domains/{domain}`: 200 once every gateway has applied the change; 202 while one may still serve the old state.
 async fn change(
-    Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>,
+    Authorised { part: app, actor, project: id, rest: [name], .. }: Authorised<1, App>,
     headers: HeaderMap,
     Json(change): Json<DomainChange>,
 ) -> ApiResult {
-    let rule = match change.redirect {
-        Field::Absent => Field::Absent,
-        Field::Null => Field::Null,
-        Field::Value(redirect) => Field::Value(rule_of(&redirect)?),
-    };
-    let mut write = app.core.store.write().await?;
+    let core = &app.core;
+    let rule = if let Field::Value(redirect) = &change.redirect { Some(rule_of(redirect)?) } else { None };
+    let mut write = core.store.write().await?;
     let project = projects::find(&mut write, &id).await?;
     let mut domain = find(&mut write, &project.id, &name).await?;
-    check_revision(&headers, &representation(&app, &project, &domain))?;
+    check_revision(&headers, &representation(core, &project, &domain))?;
     let before = view_of_choice(&domain);
-    match rule {
-        Field::Null => domain.redirect = None,
-        Field::Value(rule) => {
-            if change.primary == Some(true) {
-                return Code::RedirectLoop.fail("The primary domain cannot redirect. Leave out primary or redirect.");
-            }
-            permit_redirect(&mut write, &domain, &rule).await?;
-            domain.redirect = Some(rule);
-            domain.primary_wanted = false;
+    if let Some(rule) = rule {
+        if change.primary == Some(true) {
+            return Code::RedirectLoop.fail("The primary domain cannot redirect. Leave out primary or redirect.");
         }
-        Field::Absent => {}
+        permit_redirect(&mut write, &domain, &rule).await?;
+        domain.redirect = Some(rule);
+        domain.primary_wanted = false;
+    } else if matches!(change.redirect, Field::Null) {
+        domain.redirect = None;
     }
     match change.primary {
         Some(true) if !domain.primary => make_primary(&mut write, &mut domain).await?,
@@ -167,10 +152,9 @@ async fn change(
     let after = view_of_choice(&domain);
     if before == after {
         drop(write);
-        withdrawals::repeat(&app.core, &app.gateways, (&[Kind::Redirect], domain.name.as_str()), &id).await?;
+        withdrawals::repeat(&app.gateways, (&[Kind::Redirect], domain.name.as_str()), &id).await?;
     } else {
-        let now = write.now();
-        domain.touch(now);
+        domain.touch(write.now());
         domains::save_domain(write.connection(), &domain).await?;
         publish::site_and_dependants(&mut write, &domain).await?;
         let kind =
@@ -182,14 +166,11 @@ async fn change(
         }
         let revision = write.commit().await?;
         if withdraws {
-            withdrawals::confirm(&app.core, &app.gateways, revision, (&[Kind::Redirect], domain.name.as_str()), &id)
-                .await?;
+            withdrawals::confirm(&app.gateways, revision, (&[Kind::Redirect], domain.name.as_str()), &id).await?;
         }
     }
-    let waits = PendingWithdrawals::of(&app.core.store, &app.gateways, &id.uid)
-        .await?
-        .find(&[Kind::Redirect], domain.name.as_str())
-        .is_some();
+    let waits =
+        PendingWithdrawals::of(&app.gateways, &id.uid).await?.find(&[Kind::Redirect], domain.name.as_str()).is_some();
     response(&app, &project, &domain, if waits { StatusCode::ACCEPTED } else { StatusCode::OK }).await
 }
 
@@ -225,8 +206,7 @@ async fn make_primary(write: &mut Write, domain: &mut Domain) -> ApiResult<()> {
     }
     if let Some(mut old) = domains::find_primary(write.connection(), &domain.project).await? {
         old.primary = false;
-        let now = write.now();
-        old.touch(now);
+        old.touch(write.now());
         domains::save_domain(write.connection(), &old).await?;
     }
     domain.primary = true;
@@ -241,12 +221,11 @@ async fn unmake_primary(write: &mut Write, domain: &mut Domain) -> ApiResult<()>
         return Ok(());
     }
     let dependants = domains::dependants(write.connection(), domain, domain.primary).await?;
-    let to_primary = dependants
-        .iter()
-        .filter(|other| other.redirect.as_ref().is_some_and(|rule| rule.to == RedirectTarget::Primary));
-    if let Some(other) = to_primary.map(|other| &other.name).next() {
+    let is_to_primary =
+        |other: &&Domain| other.redirect.as_ref().is_some_and(|rule| rule.to == RedirectTarget::Primary);
+    if let Some(Domain { name, .. }) = dependants.iter().find(is_to_primary) {
         let message = format!(
-            "{other} redirects to the primary domain. Make another domain the primary one, or remove the redirect first."
+            "{name} redirects to the primary domain. Make another domain the primary one, or remove the redirect first."
         );
         return Code::PrimaryInUse.fail(message);
     }
@@ -257,21 +236,22 @@ async fn unmake_primary(write: &mut Write, domain: &mut Domain) -> ApiResult<()>
 /// `DELETE …/domains/{domain}?with_redirects=bool`: 204 once every registered gateway process has stopped serving the
 /// name; 202 with the names of those that have not within a second, also when the request is repeated.
 async fn remove(
-    Authorised { app, actor, project: id, rest: [name], .. }: Authorised<1>,
+    Authorised { part: gateways, actor, project: id, rest: [name], .. }: Authorised<1, Arc<Gateways>>,
     headers: HeaderMap,
     params: Params,
 ) -> ApiResult {
+    let core = &gateways.core;
     let with_redirects = params.value("with_redirects", false, "true or false")?;
-    let started = app.core.clock.monotonic();
-    let mut write = app.core.store.write().await?;
+    let started = core.clock.monotonic();
+    let mut write = core.store.write().await?;
     let project = projects::find(&mut write, &id).await?;
     let domain = find_any(&mut write, &id, &name).await?;
     if let Some(revision) = domain.removal {
         drop(write);
-        let acknowledged = withdrawals::wait(&app.core, &app.gateways, Revision(revision)).await?;
-        return Ok(removed(&acknowledged, app.core.clock.monotonic().saturating_sub(started)));
+        let acknowledged = withdrawals::wait(&gateways, Revision(revision)).await?;
+        return Ok(removed(&acknowledged, core.clock.monotonic().saturating_sub(started)));
     }
-    check_revision(&headers, &representation(&app, &project, &domain))?;
+    check_revision(&headers, &representation(core, &project, &domain))?;
     let dependants = domains::dependants(write.connection(), &domain, domain.primary).await?;
     if let Some(first) = dependants.first()
         && !with_redirects
@@ -286,8 +266,7 @@ async fn remove(
     }
     let name = domain.name.clone();
     let all = std::iter::once(domain).chain(dependants).collect();
-    let revision = reconcile::remove(&app.core.metrics, write, all, &project, &actor).await?;
-    let acknowledged =
-        withdrawals::confirm(&app.core, &app.gateways, revision, (&[Kind::Name], name.as_str()), &id).await?;
-    Ok(removed(&acknowledged, app.core.clock.monotonic().saturating_sub(started)))
+    let revision = reconcile::remove(&core.metrics, write, all, &project, &actor).await?;
+    let acknowledged = withdrawals::confirm(&gateways, revision, (&[Kind::Name], name.as_str()), &id).await?;
+    Ok(removed(&acknowledged, core.clock.monotonic().saturating_sub(started)))
 }

@@ -58,31 +58,29 @@ const TEST: Operation = Operation {
 };
 
 /// `GET …/webhooks/{webhook}/deliveries`, newest first.
-pub(in crate::api) async fn list(
-    Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>,
+async fn list(
+    Authorised { part: core, actor, project, rest: [webhook], .. }: Authorised<1>,
     params: Params,
 ) -> ApiResult {
-    let endpoint = super::load(&app, &actor, &project, &webhook).await?;
+    let endpoint = super::load(&core, &actor, &project, &webhook).await?;
     let limit = params.limit()?;
     let before = params.number_cursor()?;
     let state = params.text("state").map(str::parse::<DeliveryState>).transpose();
     let state = state.map_err(|_| {
         Code::InvalidQuery.refuse(format!("state must be one of: {}.", DeliveryState::WORDS.join(", ")))
     })?;
-    let found = app.core.store.deliveries(&endpoint.id, state, before, limit).await?;
+    let found = core.store.deliveries(&endpoint.id, state, before, limit).await?;
     let (list, next) = page(&found, limit, |delivery| delivery.id.to_string(), view);
     Ok(axum::Json(Deliveries { deliveries: list, next_cursor: next }).into_response())
 }
 
 /// `POST …/webhooks/{webhook}/deliveries/{delivery}/repeat`: starts its attempts again from the first.
-pub(in crate::api) async fn repeat(
-    Authorised { app, actor, project, rest: [webhook, delivery], .. }: Authorised<2>,
-) -> ApiResult {
+async fn repeat(Authorised { part: core, actor, project, rest: [webhook, delivery], .. }: Authorised<2>) -> ApiResult {
     let not_found = || ApiError::from(Code::DeliveryNotFound.refuse("The webhook has no delivery of this id."));
-    let mut write = app.core.store.write().await?;
+    let mut write = core.store.write().await?;
     let endpoint = super::find(&mut write, &actor, &project, &webhook).await?;
     if endpoint.disabled.is_some() {
-        return Code::WebhookDisabled.fail(r#"The webhook is disabled. Send {"enabled": true} first."#);
+        return Err(disabled());
     }
     let id: i64 = delivery.parse().map_err(|_| not_found())?;
     let delivery = webhooks::repeat(&mut write, &endpoint.id, id).await?.ok_or_else(not_found)?;
@@ -93,19 +91,22 @@ pub(in crate::api) async fn repeat(
 }
 
 /// `POST …/webhooks/{webhook}/test`: a message without content, signed and sent like every other.
-pub(in crate::api) async fn test(Authorised { app, actor, project, rest: [webhook], .. }: Authorised<1>) -> ApiResult {
-    let mut write = app.core.store.write().await?;
+async fn test(Authorised { part: core, actor, project, rest: [webhook], .. }: Authorised<1>) -> ApiResult {
+    let mut write = core.store.write().await?;
     let endpoint = super::find(&mut write, &actor, &project, &webhook).await?;
-    let off = || Code::WebhookDisabled.refuse(r#"The webhook is disabled. Send {"enabled": true} first."#);
     if endpoint.disabled.is_some() {
-        return Err(off().into());
+        return Err(disabled());
     }
     let id = format!("msg_test_{:032x}", u128::from_be_bytes(chassis::random::bytes()?));
     let sent = webhooks::send_test(&mut write, &project, &endpoint.id, &id).await?;
     write.record(&project, None, "webhook.tested", &actor, json!({ "webhook": endpoint.id })).await?;
     write.commit().await?;
-    let delivery = sent.ok_or_else(off)?;
+    let delivery = sent.ok_or_else(disabled)?;
     Ok((StatusCode::ACCEPTED, axum::Json(view(&delivery))).into_response())
+}
+
+fn disabled() -> ApiError {
+    Code::WebhookDisabled.refuse(r#"The webhook is disabled. Send {"enabled": true} first."#).into()
 }
 
 fn view(delivery: &Delivery) -> types::Delivery {

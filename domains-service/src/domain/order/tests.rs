@@ -40,7 +40,7 @@ fn after(errors: Vec<IssueError>) -> (Domain, Vec<Action>) {
     let domain = domain();
     let mut round = Round::begin(&domain.certificate);
     for (name, error) in ["one", "two", "three"].into_iter().zip(errors) {
-        round.record(name, OrderResult::of(error, 0));
+        round.record(name, Verdict::Refused(error));
     }
     unissued(domain, round, NOW, 0.0)
 }
@@ -105,7 +105,7 @@ fn a_round_without_a_certificate_updates_the_domain() {
         let mut round = Round::begin(&domain.certificate);
         let again = if next.is_none() { QUEUED } else { away(90, 1) };
         let is_same = again.code() == code;
-        round.record("one", OrderResult::of(again, 0));
+        round.record("one", Verdict::Refused(again));
         let (_, actions) = unissued(domain, round, NOW, 0.0);
         assert_eq!(words(&actions), if is_same { "save" } else { waits }, "{code:?}");
     }
@@ -148,7 +148,7 @@ fn a_name_leaves_the_queue_of_an_authority_that_may_not_issue_for_it() {
     let domain = domain();
     let mut round = Round::begin(&domain.certificate);
     round.excludes("one");
-    round.record("two", OrderResult::of(QUEUED, 0));
+    round.record("two", Verdict::Refused(QUEUED));
     let (_, actions) = unissued(domain, round, NOW, 0.0);
     assert_eq!(words(&actions), "leave-queue-at-one domain.certificate.waiting save");
 }
@@ -156,8 +156,8 @@ fn a_name_leaves_the_queue_of_an_authority_that_may_not_issue_for_it() {
 #[test]
 fn the_next_authority_is_asked_unless_the_answer_would_be_the_same() {
     let asks_next = |error, attempts| {
-        let result = OrderResult::of(error, attempts);
-        matches!(Round::begin(&domain().certificate).record("one", result), AfterResult::AskNext)
+        let certificate = CertificateState { attempts, ..CertificateState::default() };
+        Round::begin(&certificate).record("one", Verdict::Refused(error))
     };
     assert!(asks_next(limited(90), 0));
     assert!(asks_next(QUEUED, 0));
@@ -174,8 +174,7 @@ fn the_next_authority_is_asked_unless_the_answer_would_be_the_same() {
 #[test]
 fn a_certificate_that_cannot_be_used_ends_its_order() {
     let mut round = Round::begin(&domain().certificate);
-    let unfit = OrderResult::Failed { verdict: Verdict::Unfit("it is empty".to_owned()), next_authority: true };
-    assert!(matches!(round.record("one", unfit), AfterResult::AskNext));
+    assert!(round.record("one", Verdict::Unfit("it is empty".to_owned())));
     let (domain, actions) = unissued(domain(), round, NOW, 0.0);
     let expected = "The authority returned a certificate that cannot be used: it is empty.";
     assert_eq!(domain.certificate.last_error.as_deref(), Some(expected));
@@ -212,7 +211,7 @@ fn pauses_after_failed_attempts_grow_until_a_certificate_is_issued() {
     let mut domain = domain();
     for minutes in [48, 8 * MINUTE, 80 * MINUTE, 86_400 / 5 * 4] {
         let mut round = Round::begin(&domain.certificate);
-        round.record("one", OrderResult::of(IssueError::Unavailable(text()), 0));
+        round.record("one", Verdict::Refused(IssueError::Unavailable(text())));
         (domain, _) = unissued(domain, round, NOW, 0.0);
         assert_eq!(domain.certificate.next_attempt_at, Some(later(minutes)));
     }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::failure::IssueError;
-use crate::domain::order::{AfterResult, CertificateFacts, OrderResult, Round, issued, unissued};
+use crate::domain::order::{CertificateFacts, Round, Verdict, issued, unissued};
 use crate::domain::state::{DEGRADED_MILLIS_MAX, DOUBT_MILLIS};
 use verification::verdict::{Caa, Records};
 
@@ -80,9 +80,9 @@ impl Says {
         Self::Unavailable,
     ];
 
-    fn result(self, domain: &Domain, now: UnixMillis) -> OrderResult {
+    fn result(self, domain: &Domain, now: UnixMillis) -> Result<(Box<CertificateBundle>, CertificateFacts), Verdict> {
         let (until, now) = (now.plus(DAY).to_seconds(), now.to_seconds());
-        let failed = |error| OrderResult::of(error, domain.certificate.attempts);
+        let failed = |error| Err(Verdict::Refused(error));
         match self {
             Self::Issued => {
                 let bundle = CertificateBundle {
@@ -93,7 +93,7 @@ impl Says {
                     not_after: now.plus(90 * DAY / 1_000),
                 };
                 let facts = CertificateFacts { serial: "1".to_owned(), key_type: "ecdsa_p256".to_owned() };
-                OrderResult::Issued(Box::new(bundle), facts)
+                Ok((Box::new(bundle), facts))
             }
             Self::Limited => failed(IssueError::RateLimited { until: Some(until), message: String::new() }),
             Self::Queued => failed(IssueError::Queued { number: 1, is_own: false }),
@@ -155,11 +155,12 @@ impl World {
         if orders {
             self.has_row = true;
             let mut round = Round::begin(&self.domain.certificate);
-            let (domain, actions) = match round.record("one", says.result(&self.domain, self.now)) {
-                AfterResult::Deploy(bundle, facts) => {
-                    issued(self.domain.clone(), ("one", false), (bundle, facts), self.now, 0.5)
+            let (domain, actions) = match says.result(&self.domain, self.now) {
+                Ok(certificate) => issued(self.domain.clone(), ("one", false), certificate, self.now, 0.5),
+                Err(verdict) => {
+                    round.record("one", verdict);
+                    unissued(self.domain.clone(), round, self.now, 0.5)
                 }
-                AfterResult::AskNext | AfterResult::Stop => unissued(self.domain.clone(), round, self.now, 0.5),
             };
             self.domain = domain;
             self.leave(&actions);

@@ -4,20 +4,21 @@ use contract::hostname::Hostname;
 
 use super::AcmeAuthority;
 use crate::issuer::{IssueError, IssueRequest};
-use crate::limits::Demand;
+use crate::limits::{Demand, QueueKind, QueuePosition};
 use crate::store::queue::Applicant;
 
 impl AcmeAuthority {
-    /// Checks the local count of the authority's limits before an order.
+    /// Takes an order's demands from the local count of the authority's limits if it is the name's turn; otherwise the
+    /// name waits in a queue for them.
     pub(super) async fn admit(&self, request: &IssueRequest, replaces: bool) -> Result<(), IssueError> {
         if !self.settings.mirror_limits {
             return Ok(());
         }
-        let name = request.hostname.as_str();
-        let registered = psl::domain_str(name).unwrap_or(name);
-        let demands =
-            self.settings.limits.of_order(&self.settings.name, request.project.as_str(), name, registered, replaces);
-        self.records.admit(self.applicant(request), &demands).await
+        let (authority, name) = (&self.settings.name, request.hostname.as_str());
+        let demands = self.settings.limits.of_order(authority, request.project.as_str(), name, replaces);
+        let queued =
+            |(kind, QueuePosition { number, .. }): (QueueKind, _)| IssueError::Queued { number, is_own: kind.is_own() };
+        self.core.store.admit(self.applicant(request), &demands).await?.map_err(queued)
     }
 
     pub(super) fn applicant<'a>(&'a self, request: &'a IssueRequest) -> Applicant<'a> {
@@ -26,9 +27,7 @@ impl AcmeAuthority {
 
     /// Counts a certificate in the local limits.
     pub(super) async fn count_certificate(&self, hostname: &Hostname, replaces: bool) {
-        let name = hostname.as_str();
-        let registered = psl::domain_str(name).unwrap_or(name);
-        let demands = self.settings.limits.of_certificate(&self.settings.name, name, registered, replaces);
+        let demands = self.settings.limits.of_certificate(&self.settings.name, hostname.as_str(), replaces);
         self.count(hostname, &demands).await;
     }
 
@@ -37,7 +36,7 @@ impl AcmeAuthority {
         if !self.settings.mirror_limits || demands.is_empty() {
             return;
         }
-        match self.records.store.take(demands).await {
+        match self.core.store.take(demands).await {
             Ok(true) => {}
             Ok(false) => {
                 tracing::debug!(domain = %hostname, "the authority allowed more than the local count of its limits");

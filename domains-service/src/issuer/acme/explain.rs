@@ -75,8 +75,7 @@ const EDGE_PAUSE_SECONDS: i64 = 15 * 60;
 /// The meaning of a failed proof for a name with correct records, which lead to these addresses of our `edge`. A
 /// connection that failed is ours, unless the authority says that it went to another address.
 pub(super) fn explain_failed_proof(problem: &Problem, edge: &[IpAddr], now: UnixSeconds) -> IssueError {
-    let meaning = explain_problem(problem, None);
-    match meaning {
+    match explain_problem(problem, None) {
         IssueError::Unreachable(message) if is_connection(problem) && leads_here(&message, edge) => {
             IssueError::EdgeUnreachable { until: now.plus(EDGE_PAUSE_SECONDS), message }
         }

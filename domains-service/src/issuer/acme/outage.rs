@@ -76,18 +76,22 @@ impl Outage {
 }
 
 impl AcmeAuthority {
-    /// Fails while no gateway is live, and while the authority cannot connect to them.
+    /// Fails while no gateway is live, because nothing would answer the challenge, and while the authority cannot connect
+    /// to them. The name waits. Our own restart is no such failure: gateways get a moment to come back.
     pub(super) async fn require_edge(&self, request: &IssueRequest) -> Result<(), IssueError> {
-        self.records.require_edge(self.applicant(request)).await?;
+        if !self.nodes.has_any_live().await {
+            self.core.store.wait_for_edge(self.applicant(request)).await?;
+            return Err(IssueError::NoGateway);
+        }
         let message = "it could not connect to our gateways when it tried last".to_owned();
         self.edge_outage
-            .may_ask(self.records.clock.now())
+            .may_ask(self.core.clock.now())
             .map_err(|until| IssueError::EdgeUnreachable { until: until.plus(999).to_seconds(), message })
     }
 
     /// Records what the outcome of an order says about our edge.
     pub(super) fn record_edge(&self, error: Option<&IssueError>) {
-        let (authority, now) = (&self.settings.name, self.records.clock.now());
+        let (authority, now) = (&self.settings.name, self.core.clock.now());
         match error {
             Some(IssueError::EdgeUnreachable { message, .. }) => {
                 if let (_, 1) = self.edge_outage.failed(now) {

@@ -6,10 +6,10 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{DATE, RETRY_AFTER};
 use http::{HeaderMap, Request, StatusCode};
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use serde_json::Value;
 
@@ -79,25 +79,15 @@ impl HttpClient for Transport {
             let Ok(body) = body.collect().await;
             let url = parts.uri.to_string();
             let sent = client.request(parts.method, url).headers(parts.headers).body(body.to_bytes()).send().await;
-            let mut response = sent.map_err(other)?;
-            record_pause(response.status(), response.headers());
-            if !response.status().is_server_error() {
+            let (parts, body) = http::Response::from(sent.map_err(|error| Error::Other(Box::new(error)))?).into_parts();
+            record_pause(parts.status, &parts.headers);
+            if !parts.status.is_server_error() {
                 // Only within an order.
                 let _ = ANSWERED.try_with(|answered| answered.set(true));
             }
-            let mut bytes = BytesMut::new();
-            while let Some(chunk) = response.chunk().await.map_err(other)? {
-                if bytes.len() + chunk.len() > ANSWER_BYTES_MAX {
-                    return Err(Error::Str("an answer within the size limit"));
-                }
-                bytes.extend_from_slice(&chunk);
-            }
-            let mut answer = http::Response::new(());
-            *answer.status_mut() = response.status();
-            *answer.headers_mut() = response.headers().clone();
-            let (parts, ()) = answer.into_parts();
+            let bytes = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(of_body)?.to_bytes();
             let is_refusal = parts.status.is_client_error() || parts.status.is_server_error();
-            let body = if is_refusal { as_problem(parts.status, &bytes) } else { bytes.freeze() };
+            let body = if is_refusal { as_problem(parts.status, &bytes) } else { bytes };
             Ok(BytesResponse { parts, body: Box::new(body) })
         })
     }
@@ -113,8 +103,8 @@ fn as_problem(status: StatusCode, body: &[u8]) -> Bytes {
     Value::Object(problem).to_string().into()
 }
 
-fn other(error: reqwest::Error) -> Error {
-    Error::Other(Box::new(error))
+fn of_body(error: Box<dyn std::error::Error + Send + Sync>) -> Error {
+    if error.is::<LengthLimitError>() { Error::Str("an answer within the size limit") } else { Error::Other(error) }
 }
 
 fn record_pause(status: StatusCode, headers: &HeaderMap) {
