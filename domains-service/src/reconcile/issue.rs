@@ -47,8 +47,11 @@ pub(super) async fn order(issuing: &Issuing, leased: Leased<Domain>, permitted: 
                 let has_advice = issuing.authorities.find(issuer.name()).is_some();
                 return deploy(core, leased, (issuer.name(), has_advice), certificate).await;
             }
-            Err(verdict) if round.record(issuer.name(), verdict) => {}
-            Err(_) => break,
+            Err(verdict) => {
+                if !round.record(issuer.name(), verdict) {
+                    break;
+                }
+            }
         }
     }
     wait(core, leased, round).await
