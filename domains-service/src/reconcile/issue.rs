@@ -110,9 +110,8 @@ async fn deploy(
 ) -> Result<()> {
     let mut write = core.store.write().await?;
     let now = write.now();
-    let Some(domain) = leased.reload(&mut write).await? else {
-        return abandon(write, leased.record()).await; // what came too late is not served
-    };
+    // What came too late is not served.
+    let Some(domain) = leased.reload(&mut write).await? else { return abandon(write, leased.record()).await };
     let (before, renewed) = (domain.status, domain.certificate.not_after.is_some());
     tracing::info!(domain = %domain.name, authority, chain = bundle::fingerprint(&bundle.chain_pem),
         not_after = bundle.not_after.0, "issued a certificate");
