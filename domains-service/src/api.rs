@@ -117,7 +117,8 @@ pub(crate) fn internal(app: App, effective: Arc<Mutex<EffectiveSettings>>, shutd
         .layer(gateway.clone())
         .layer(whole_body.clone())
         .layer(gateway);
-    let in_project = of_one_project().chain(OPERATORS_IN_PROJECT.iter().copied().flatten());
+    let of_keys = OPERATIONS.iter().copied().flatten().filter(|operation| operation.path.starts_with(PROJECT));
+    let in_project = of_keys.chain(OPERATORS_IN_PROJECT.iter().copied().flatten());
     let project = openapi::routed(in_project, at_operators)
         .route_layer(middleware::from_fn_with_state(app.clone(), find_project));
     let operators = openapi::routed(OPERATORS.iter().copied().flatten(), str::to_owned)
@@ -157,11 +158,6 @@ pub(crate) fn named(wanted: domains_api::Operation) -> Option<&'static Operation
 }
 
 const SETTINGS_PATH: &str = "/internal/settings";
-
-/// Operations on one project, for keys and operators.
-fn of_one_project() -> impl Iterator<Item = &'static Operation> {
-    OPERATIONS.iter().copied().flatten().filter(|operation| operation.path.starts_with(PROJECT))
-}
 
 /// The path of a public operation on the internal listener.
 pub(crate) fn at_operators(path: &str) -> String {

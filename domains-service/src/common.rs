@@ -10,7 +10,6 @@ use tokio::sync::Notify;
 
 use crate::config::{Config, NameRules};
 use crate::domain::name::{self, Attachable, NameError};
-use crate::domain::proof::Prover;
 use crate::metrics::Metrics;
 use crate::plans::Plans;
 use crate::store::Store;
@@ -33,8 +32,8 @@ pub(crate) struct Core {
 pub(crate) struct Settings {
     pub(crate) plans: Plans,
     pub(crate) platform: Hostname,
-    /// Derives the records that owners of domains must create.
-    pub(crate) prover: Prover,
+    /// Holds the names that custom domains point at.
+    pub(crate) edge_zone: Hostname,
     pub(crate) environment: Environment,
     pub(crate) names: NameRules,
     /// How long a removed project can be restored, in milliseconds.
@@ -47,7 +46,7 @@ impl Core {
         let settings = Settings {
             plans: config.plans.clone(),
             platform: config.platform_domain.clone(),
-            prover: Prover::new(config.edge_zone()?),
+            edge_zone: config.edge_zone()?,
             environment: config.environment,
             names: config.names,
             removed_kept_millis: i64::from(config.removed_projects_kept_days) * DAY_MILLIS,

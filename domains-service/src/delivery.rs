@@ -108,13 +108,11 @@ async fn attempt(api: &ApiState, disable_after: Duration, delivery: i64) -> Resu
     let message = delivery.clone();
     let mut sending = pin!(send(api, &endpoint, &message));
     let attempt = loop {
-        match tokio::time::timeout(RENEW_INTERVAL, &mut sending).await {
-            Ok(attempt) => break attempt,
-            Err(_) => {
-                if let Err(error) = webhooks::renew(&core.store, &mut delivery, claim_end(&*core.clock)).await {
-                    tracing::warn!(%error, "cannot extend the claim on a webhook delivery; it may be sent twice");
-                }
-            }
+        if let Ok(attempt) = tokio::time::timeout(RENEW_INTERVAL, &mut sending).await {
+            break attempt;
+        }
+        if let Err(error) = webhooks::renew(&core.store, &mut delivery, claim_end(&*core.clock)).await {
+            tracing::warn!(%error, "cannot extend the claim on a webhook delivery; it may be sent twice");
         }
     };
     let took = core.clock.monotonic().saturating_sub(started);

@@ -124,8 +124,8 @@ pub(crate) async fn check_dns(
     if attachable.local {
         return Some(DnsCheck { judged: Judgement::local(claim == Claim::Contested), checks: None, claim });
     }
-    let target = core.settings.prover.target(project.proof());
-    let text = core.settings.prover.ownership_text(project.proof(), &domain.name);
+    let target = project.proof().target(&core.settings.edge_zone);
+    let text = project.proof().ownership_text(&domain.name);
     let authorities = issuing.authorities.caa();
     let subject = Subject {
         name: &domain.name,

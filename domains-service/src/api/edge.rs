@@ -143,7 +143,8 @@ async fn report(
     if !is_named || report.version.len() > NODE_BYTES_MAX {
         return Code::InvalidBody.fail("node and version have 1 to 128 characters, and node has no slash.");
     }
-    if report.place.as_deref().is_some_and(|place| !is_place(place)) {
+    let is_digit = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    if report.place.as_deref().is_some_and(|place| place.len() != 16 || !place.bytes().all(is_digit)) {
         return Code::InvalidBody.fail("place is 16 hexadecimal digits.");
     }
     let mut report = NodeReport { node: edge.node(&report.node), ..report };
@@ -213,11 +214,6 @@ fn refuse_revision(nodes: &Nodes, report: &NodeReport) -> ApiError {
          database was restored, its credential may be stolen: run `tollhouse node revoke`"
     );
     Code::UnknownRevision.refuse(format!("The database has no revision {}.", report.applied)).into()
-}
-
-/// Whether this is the valid identity of a data directory.
-fn is_place(place: &str) -> bool {
-    place.len() == 16 && place.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// `POST /internal/edge/usage`: the requests that a gateway has counted, for the dashboard. Refuses what exceeds the

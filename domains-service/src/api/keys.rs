@@ -123,7 +123,7 @@ async fn list(Authorised { part: gateways, project, .. }: Authorised<0, Arc<Gate
         // A ban that is only tried out refuses nothing.
         let ban = bans.get(&key.id).filter(|ban| !ban.shadow);
         let ban = ban.map(|ban| KeyBan { until: ban.until.into(), reason: ban.reason });
-        Key { ban, ..pending_view(&pending, key) }
+        Key { ban, ..view(key, pending.find(&[Kind::Key], key.id.as_str())) }
     });
     Ok(axum::Json(Keys { keys, next_cursor: next }).into_response())
 }
@@ -150,14 +150,8 @@ async fn rotate(
         return Code::ScopeNotGrantable.fail("A key cannot rotate a key with more scopes than its own.");
     }
     room_for_one(&mut write, &project, u64::from(overlap == 0)).await?;
-    let (new, secret) = generate(
-        &project,
-        gateways.core.settings.environment,
-        old.label.clone(),
-        old.scopes.clone(),
-        old.expires_at,
-        now,
-    )?;
+    let environment = gateways.core.settings.environment;
+    let (new, secret) = generate(&project, environment, old.label.clone(), old.scopes.clone(), old.expires_at, now)?;
     publish(&mut write, &new).await?;
     let ends = now.to_seconds().plus(overlap.into());
     let ends_sooner = old.expires_at.is_none_or(|at| at > ends);
@@ -178,7 +172,7 @@ async fn rotate(
         gateways.commit_everywhere(write).await?;
     }
     let pending = PendingWithdrawals::of(&gateways, &project.uid).await?;
-    Ok(created(&new, &secret, Some(pending_view(&pending, &old))))
+    Ok(created(&new, &secret, Some(view(&old, pending.find(&[Kind::Key], old.id.as_str())))))
 }
 
 /// `DELETE …/keys/{id}`: 204 once no gateway accepts the key any more; 202 with the names of those that may, also when the
@@ -276,10 +270,6 @@ fn created(made: &KeyRecord, secret: &PresentedKey, rotated: Option<Key>) -> Res
 }
 
 /// A key; with its withdrawal until every gateway has confirmed its revocation or its earlier end.
-fn pending_view(pending: &PendingWithdrawals, key: &KeyRecord) -> Key {
-    view(key, pending.find(&[Kind::Key], key.id.as_str()))
-}
-
 fn view(key: &KeyRecord, withdrawal: Option<Withdrawal>) -> Key {
     Key {
         id: key.id.clone(),

@@ -44,7 +44,7 @@ pub(super) fn project(core: &Core, project: &ProjectRecord) -> types::Project {
         deployed: project.deployed_at.is_some(),
         deployed_at: project.deployed_at.map(Rfc3339::from),
         host: project.host(&core.settings.platform),
-        cname_target: core.settings.prover.target(project.proof()),
+        cname_target: project.proof().target(&core.settings.edge_zone),
         domain_limit: core.settings.plans.of(project.plan).domains,
         withdrawal: None,
         domains_until: project.unpaid_since.map(|since| since.plus(UNPAID_GRACE_MILLIS).into()),

@@ -55,35 +55,24 @@ pub(crate) struct ProofSource<'p> {
     pub(crate) salt: &'p str,
 }
 
-/// Derives proofs.
-pub(crate) struct Prover {
-    zone: Hostname,
-}
-
-impl Prover {
-    /// With the zone that holds the targets.
-    pub(crate) const fn new(zone: Hostname) -> Self {
-        Self { zone }
-    }
-
-    /// The name a project's custom domains must point at. The zone's length is checked at start, so it always fits.
-    pub(crate) fn target(&self, project: ProofSource<'_>) -> Hostname {
-        let label = text(project.key, &["target", project.salt], TARGET_CHARACTERS);
-        self.zone.child(&label).unwrap_or_else(|_| self.zone.clone())
+impl ProofSource<'_> {
+    /// The name a project's custom domains must point at, in the `zone` of all targets. The zone's length is checked at
+    /// start, so the name always fits.
+    pub(crate) fn target(self, zone: &Hostname) -> Hostname {
+        zone.child(&self.text(&["target", self.salt], TARGET_CHARACTERS)).unwrap_or_else(|_| zone.clone())
     }
 
     /// The text below [`verification::TEXT_LABEL`] that proves one name for one project.
-    #[expect(clippy::unused_self, reason = "both proofs are asked of the prover")]
-    pub(crate) fn ownership_text(&self, project: ProofSource<'_>, name: &Hostname) -> String {
-        format!("edge-verify={}", text(project.key, &["text", project.salt, name.as_str()], TEXT_CHARACTERS))
+    pub(crate) fn ownership_text(self, name: &Hostname) -> String {
+        format!("edge-verify={}", self.text(&["text", self.salt, name.as_str()], TEXT_CHARACTERS))
     }
-}
 
-fn text(key: &ProofKey, parts: &[&str], characters: usize) -> String {
-    let key = hmac::Key::new(hmac::HMAC_SHA256, &key.0);
-    // Parts contain no line feed, so different lists of parts never give the same text.
-    let tag = hmac::sign(&key, parts.join("\n").as_bytes());
-    base32(tag.as_ref()).take(characters).collect()
+    fn text(self, parts: &[&str], characters: usize) -> String {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &self.key.0);
+        // Parts contain no line feed, so different lists of parts never give the same text.
+        let tag = hmac::sign(&key, parts.join("\n").as_bytes());
+        base32(tag.as_ref()).take(characters).collect()
+    }
 }
 
 /// RFC 4648 base32 in lower case, without padding.
@@ -101,8 +90,8 @@ fn base32(bytes: &[u8]) -> impl Iterator<Item = char> + '_ {
 mod tests {
     use super::*;
 
-    fn prover() -> Prover {
-        Prover::new("edge.tollhouse.dev".parse().unwrap())
+    fn zone() -> Hostname {
+        "edge.tollhouse.dev".parse().unwrap()
     }
 
     fn source<'p>(key: &'p ProofKey, salt: &'p str) -> ProofSource<'p> {
@@ -120,21 +109,21 @@ mod tests {
 
     #[test]
     fn targets_are_unique_to_the_project_and_stable() {
-        let target = prover().target(source(&key(1), "salt-a"));
-        assert_eq!(target, prover().target(source(&key(1), "salt-a")));
-        assert!(target.is_under(&"edge.tollhouse.dev".parse().unwrap()));
+        let target = source(&key(1), "salt-a").target(&zone());
+        assert_eq!(target, source(&key(1), "salt-a").target(&zone()));
+        assert!(target.is_under(&zone()));
         assert_eq!(target.as_str().split('.').next().unwrap().len(), TARGET_CHARACTERS);
-        assert_ne!(target, prover().target(source(&key(1), "salt-b")));
-        assert_ne!(target, prover().target(source(&key(2), "salt-a")));
+        assert_ne!(target, source(&key(1), "salt-b").target(&zone()));
+        assert_ne!(target, source(&key(2), "salt-a").target(&zone()));
     }
 
     #[test]
     fn a_text_proves_one_name_for_one_project() {
         let (one, other) = ("a.customer.com".parse().unwrap(), "b.customer.com".parse().unwrap());
-        let text = prover().ownership_text(source(&key(1), "salt-a"), &one);
-        assert_eq!(text, prover().ownership_text(source(&key(1), "salt-a"), &one));
-        assert_ne!(text, prover().ownership_text(source(&key(1), "salt-a"), &other));
-        assert_ne!(text, prover().ownership_text(source(&key(1), "salt-b"), &one));
+        let text = source(&key(1), "salt-a").ownership_text(&one);
+        assert_eq!(text, source(&key(1), "salt-a").ownership_text(&one));
+        assert_ne!(text, source(&key(1), "salt-a").ownership_text(&other));
+        assert_ne!(text, source(&key(1), "salt-b").ownership_text(&one));
     }
 
     /// Customers have them in their DNS, for years.
@@ -142,11 +131,8 @@ mod tests {
     fn every_version_derives_the_same_records_from_a_stored_key() {
         let read = ProofKey::read(&key(1).to_text()).unwrap();
         let stored = source(&read, "salt-a");
-        assert_eq!(prover().target(stored).as_str(), "gh4wciqum2achues.edge.tollhouse.dev");
-        assert_eq!(
-            prover().ownership_text(stored, &"a.customer.com".parse().unwrap()),
-            "edge-verify=luauaw66wyrlr27bklyiarcq36"
-        );
+        assert_eq!(stored.target(&zone()).as_str(), "gh4wciqum2achues.edge.tollhouse.dev");
+        assert_eq!(stored.ownership_text(&"a.customer.com".parse().unwrap()), "edge-verify=luauaw66wyrlr27bklyiarcq36");
         assert_eq!(ProofKey::read("AAAA"), None);
     }
 }

@@ -11,7 +11,7 @@ use domains_api::moment::rfc3339;
 use serde_json::{Value, json};
 
 use super::schedule::{self, LEASE_MILLIS};
-use super::state::{StateFacts, Status, next_state};
+use super::state::{DOUBT_MILLIS, StateFacts, Status, next_state};
 use super::{CertificateStatus, Domain};
 use crate::project::ProjectRef;
 use verification::facts::Claim;
@@ -317,7 +317,7 @@ fn may_order(domain: &Domain, reason: Reason, now: UnixSeconds) -> bool {
 /// When the domain is due next: at the next check, or when the certificate needs it, whichever is first.
 pub(super) fn due_at(domain: &Domain, now: UnixMillis, jitter: f64) -> Option<UnixMillis> {
     let check = if domain.status == Status::Active && domain.failing_since.is_some() {
-        Some(schedule::second_check(now))
+        Some(now.plus(DOUBT_MILLIS))
     } else if domain.certificate.queued && domain.status == Status::Issuing {
         // Its turn makes it due.
         Some(schedule::daily_check(now, jitter))

@@ -5,7 +5,7 @@
 
 use contract::time::{UnixMillis, UnixSeconds};
 
-use super::state::{DOUBT_MILLIS, Status};
+use super::state::Status;
 
 /// How long a worker may act on a domain before another may. Longer than any check and any order.
 pub(crate) const LEASE_MILLIS: i64 = 3 * 60 * 1_000;
@@ -43,11 +43,6 @@ pub(crate) fn next_check(status: Status, watched: UnixMillis, now: UnixMillis, j
 /// The time of the next DNS check of a domain that only waits for its turn.
 pub(crate) fn daily_check(now: UnixMillis, jitter: f64) -> UnixMillis {
     now.plus(spread(DAILY_INTERVAL, jitter))
-}
-
-/// The time of the second check of an active domain after a failed one.
-pub(crate) fn second_check(now: UnixMillis) -> UnixMillis {
-    now.plus(DOUBT_MILLIS)
 }
 
 /// When a failed order is tried again: 1, 10, 100 minutes, then once a day.

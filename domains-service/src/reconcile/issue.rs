@@ -47,8 +47,11 @@ pub(super) async fn order(issuing: &Issuing, leased: Leased<Domain>, permitted: 
                 let has_advice = issuing.authorities.find(issuer.name()).is_some();
                 return deploy(core, leased, (issuer.name(), has_advice), certificate).await;
             }
-            Err(verdict) if round.record(issuer.name(), verdict) => {}
-            Err(_) => break,
+            Err(verdict) => {
+                if !round.record(issuer.name(), verdict) {
+                    break;
+                }
+            }
         }
     }
     wait(core, leased, round).await
@@ -107,9 +110,8 @@ async fn deploy(
 ) -> Result<()> {
     let mut write = core.store.write().await?;
     let now = write.now();
-    let Some(domain) = leased.reload(&mut write).await? else {
-        return abandon(write, leased.record()).await; // what came too late is not served
-    };
+    // What came too late is not served.
+    let Some(domain) = leased.reload(&mut write).await? else { return abandon(write, leased.record()).await };
     let (before, renewed) = (domain.status, domain.certificate.not_after.is_some());
     tracing::info!(domain = %domain.name, authority, chain = bundle::fingerprint(&bundle.chain_pem),
         not_after = bundle.not_after.0, "issued a certificate");

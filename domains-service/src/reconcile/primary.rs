@@ -13,16 +13,15 @@ pub(super) async fn become_if_wanted(write: &mut Write, domain: &mut Domain) -> 
     if domain.primary || domain.redirect.is_some() {
         return Ok(());
     }
-    match domains::find_primary(write.connection(), &domain.project).await? {
+    if let Some(mut old) = domains::find_primary(write.connection(), &domain.project).await? {
         // An unreadable domain stays as it is.
-        Some(mut old) if domain.primary_wanted && old.unreadable.is_none() => {
-            old.primary = false;
-            old.touch(write.now());
-            domains::save_domain(write.connection(), &old).await?;
-            publish::site(write, &old).await?;
+        if !domain.primary_wanted || old.unreadable.is_some() {
+            return Ok(());
         }
-        Some(_) => return Ok(()),
-        None => {}
+        old.primary = false;
+        old.touch(write.now());
+        domains::save_domain(write.connection(), &old).await?;
+        publish::site(write, &old).await?;
     }
     domain.primary = true;
     domain.primary_wanted = false;

@@ -28,11 +28,6 @@ pub(super) fn is_gone(error: &Error) -> bool {
         || matches!(kind(problem), "malformed" | "accountDoesNotExist"))
 }
 
-/// Whether the authority fails by itself, with any request.
-fn is_away(problem: &Problem) -> bool {
-    problem.status.is_some_and(|status| status >= StatusCode::INTERNAL_SERVER_ERROR.as_u16())
-}
-
 /// The meaning of a failed call.
 pub(super) fn explain(error: &Error, now: UnixSeconds) -> IssueError {
     let until = pause().map(|pause| now.plus(i64::try_from(pause.as_secs()).unwrap_or(i64::MAX)));
@@ -63,7 +58,8 @@ pub(super) fn explain_problem(problem: &Problem, until: Option<UnixSeconds>) -> 
         "caa" => IssueError::Caa(message),
         "rejectedIdentifier" | "unsupportedIdentifier" => IssueError::Rejected(message),
         _ if until.is_some() => IssueError::RateLimited { until, message },
-        _ if is_away(problem) => away(message),
+        // It fails by itself, with any request.
+        _ if problem.status.is_some_and(|status| status >= 500) => away(message),
         _ => IssueError::Unavailable(message),
     }
 }

@@ -37,14 +37,12 @@ impl Outage {
     /// permission to test it, and the others wait.
     pub(super) fn may_ask(&self, now: UnixMillis) -> Result<(), UnixMillis> {
         let mut failing = self.failing.lock();
-        match failing.as_mut() {
-            Some(failing) if now < failing.until => Err(failing.until),
-            Some(failing) => {
-                failing.until = now.plus(ASKING);
-                Ok(())
-            }
-            None => Ok(()),
+        let Some(failing) = failing.as_mut() else { return Ok(()) };
+        if now < failing.until {
+            return Err(failing.until);
         }
+        failing.until = now.plus(ASKING);
+        Ok(())
     }
 
     /// The time until which no request is sent; `None` when requests are allowed.
