@@ -1,5 +1,6 @@
 //! Start and end of the data plane, and the periodic chores.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use tokio::task::JoinHandle;
 
 use super::counting::UsageFile;
 use crate::admin::Live;
-use crate::clock::FleetClock;
+use crate::clock::{ClocksOff, FleetClock};
 use crate::config::DrainTimes;
 use crate::platform_certificate::{CertificateFault, FaultyCertificate, PlatformCertificate};
 use crate::telemetry::{CertificateKind, Telemetry};
@@ -158,11 +159,16 @@ pub(super) struct Chores {
 /// Seconds of silence after which the control plane counts as lost; it sends a heartbeat every second.
 const CONTROL_SILENT: i64 = 5;
 
+/// A clock that is further off than this is wrong, as for the alert `EdgeClockOff`.
+const CLOCK_OFF_MILLISECONDS_MAX: i64 = 60_000;
+
 /// The last observed state, to record changes with their time.
 #[derive(Default)]
 struct Seen {
     mode: Option<Mode>,
     control_silent: bool,
+    /// The names of clocks that are wrong.
+    wrong_clocks: BTreeSet<&'static str>,
 }
 
 impl Seen {
@@ -187,6 +193,22 @@ impl Seen {
                     "the control plane is reachable again"
                 },
             );
+        }
+        self.check_clocks(chores.clock.off());
+    }
+
+    fn check_clocks(&mut self, off: ClocksOff) {
+        for (clock, milliseconds) in off.by_name() {
+            if milliseconds.abs() <= CLOCK_OFF_MILLISECONDS_MAX {
+                self.wrong_clocks.remove(clock);
+            } else if self.wrong_clocks.insert(clock) {
+                tracing::error!(
+                    clock,
+                    seconds_ahead = milliseconds / 1_000,
+                    what_to_do = "start NTP on the machine of this clock, and let it set the clock",
+                    "a clock differs from the fleet's time; if only two clocks are known, the other one may be wrong"
+                );
+            }
         }
     }
 }
