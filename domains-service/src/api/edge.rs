@@ -342,7 +342,7 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> ApiResult {
         "sealed_with_missing": sealed.missing,
         "credential_files_refused": *app.api.refused_files.lock(),
         "revocations_file_trouble": app.core.store.revocations().and_then(|file| file.trouble()),
-        "listener_certificate_faults": app.api.listeners.faults(),
+        "listener_certificate_faults": app.api.listeners.faults(now.to_seconds()),
         "panicked_tasks": app.core.metrics.tasks.panicked(),
         "unreadable_rows": unreadable_rows(app.core.store.reader().unreadable()),
         "trouble": trouble,
