@@ -28,6 +28,13 @@ pub(super) fn find(all: &Value) -> Vec<Trouble> {
             "restore it in sealing_secret_file, and restart the domains-service",
         ));
     }
+    let waiting = all.pointer("/control/domains/issuing").and_then(Value::as_u64).unwrap_or(0);
+    if waiting > 0 && items(all, "/control/certificate_authorities").next().is_none() {
+        found.push(Trouble::of_platform(
+            format!("{waiting} domains wait for a certificate, and no certificate authority is configured"),
+            "configure [[authorities]] or [local_authority] in domains-service.toml, and restart the domains-service",
+        ));
+    }
     of_withdrawals(all.get("withdrawals"), &mut found);
     for refused in items(all, "/control/credential_files_refused") {
         let (file, reason) = (text(refused, "file"), text(refused, "reason"));

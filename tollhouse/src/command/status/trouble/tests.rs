@@ -12,7 +12,7 @@ fn healthy() -> Value {
             "platform_certificate_faults": [], "listener_certificate_faults": [], "panicked_tasks": [], "unusable_certificates": [],
             "certificates": [{ "host": "a.example", "kind": "domains", "ends_at": 1_800_000_000, "lifetime_left": 0.6 }],
         }],
-        "control": { "revision": 7, "trouble": null, "unreadable_rows": null, "sealed_with_older": 3, "sealed_with_missing": 0,
+        "control": { "revision": 7, "domains": { "issuing": 0 }, "certificate_authorities": [], "trouble": null, "unreadable_rows": null, "sealed_with_older": 3, "sealed_with_missing": 0,
             "credential_files_refused": [], "revocations_file_trouble": null, "gateways_of_another_history": [], "listener_certificate_faults": [],
             "panicked_tasks": [] },
         "orders": { "version": "1", "store_trouble": { "kind": "full", "what_to_do": "free space", "seconds_ago": 61 }, "trust_seconds_old": 60 },
@@ -136,6 +136,11 @@ fn every_problem_of_a_service_is_named() {
             "/control/listener_certificate_faults",
             json!([{ "problem": "domains-service.pem is refused", "what_to_do": "replace it" }]),
             "the domains-service: domains-service.pem is refused: replace it",
+        ),
+        (
+            "/control/domains/issuing",
+            json!(2),
+            "2 domains wait for a certificate, and no certificate authority is configured: configure [[authorities]]",
         ),
         ("/control/sealed_with_missing", json!(2), "lacks the sealing secret of 2 private keys or webhook secrets"),
         (
