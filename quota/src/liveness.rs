@@ -151,16 +151,18 @@ impl Inner {
 
     /// Records whether the store's memory is full.
     fn record_memory(&self, full: bool) {
-        let was_full = self.store_is_full.swap(full, Ordering::Relaxed);
-        let outage = StoreOutage::full_memory();
-        match (was_full, full) {
-            (false, true) => tracing::warn!(
+        if self.store_is_full.swap(full, Ordering::Relaxed) == full {
+            return;
+        }
+        if full {
+            let outage = StoreOutage::full_memory();
+            tracing::warn!(
                 reason = %outage,
                 what_to_do = outage.remedy(),
                 "the quota store is full; counting goes on, but bans may not reach the other gateways"
-            ),
-            (true, false) => tracing::info!("the quota store has memory again"),
-            _ => {}
+            );
+        } else {
+            tracing::info!("the quota store has memory again");
         }
     }
 

@@ -35,7 +35,8 @@ const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(5);
 /// Interval at which the files are checked for changes.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A certificate in use with less than this left should have been renewed; the alert `ListenerCertificateEnding` says so too.
+/// A certificate in use with less than this left should have been renewed, as for the alert
+/// `ListenerCertificateEnding`.
 const ENDS_SOON_SECONDS: i64 = 30 * 86_400;
 
 /// The operator's next step if a certificate cannot be used.

@@ -46,8 +46,8 @@ fn log_silent(nodes: &Nodes, before: &BTreeSet<String>) -> BTreeSet<String> {
     for node in silent.difference(before) {
         tracing::warn!(
             node,
-            what_to_do = "start it, or repair the network from it to this service; if it has ended for good, run `tollhouse \
-                          node revoke` with the part of its name before the slash",
+            what_to_do = "start it, or repair the network from it to this service; if it has ended for good, run \
+                          `tollhouse node revoke` with the part of its name before the slash",
             "a gateway process fell silent; changes no longer wait for it, withdrawals do"
         );
     }

@@ -146,8 +146,8 @@ impl Revocations {
     pub(crate) fn trouble(&self) -> Option<Trouble> {
         if let Some(failure) = &*self.failure.lock() {
             let problem = format!(
-                "cannot write revoked credentials into revocations_file: {failure}. If the database went back in time, they \
-                 would be valid again. The write is repeated each second"
+                "cannot write revoked credentials into revocations_file: {failure}. If the database went back in time, \
+                 they would be valid again. The write is repeated each second"
             );
             return Some(Trouble::of_platform(problem, "free space on its disk, or correct its rights and its path"));
         }

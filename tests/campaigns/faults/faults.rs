@@ -206,7 +206,7 @@ pub(crate) const OVER_FILES: &[Fault] = &[
         name: "A gateway's replica is damaged when it starts",
         inject: |fleet| {
             fleet.kill("gateway-1")?;
-            std::fs::write(fleet.directory.join("gateway-1/replica.redb"), [0xaa; 4096])?;
+            std::fs::write(fleet.directory.join("gateway-1/replica.redb"), [0xaa_u8; 4096])?;
             fleet.begin("gateway-1")
         },
         recover: |fleet| Ok(std::fs::remove_file(fleet.directory.join("gateway-1/replica.redb.damaged"))?),

@@ -11,9 +11,15 @@
 //! With the word `intruders` and a number in place of a table, intruders send that many requests during these faults
 //! (`bench/run intruders`).
 //!
-//! Needs root (small file systems that can be filled), `redis-server`, `prometheus`, `faketime` and PostgreSQL's programs.
+//! Needs root (small file systems that can be filled), `redis-server`, `prometheus`, `faketime` and PostgreSQL's
+//! programs.
 
-#[expect(dead_code, reason = "the clock of Redis, and clocks that step, are of other tests")]
+#[expect(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a part of tests that also set the clock of Redis"
+)]
 #[path = "../../../quota/src/tests/redis/clock.rs"]
 mod clock;
 mod faults;

@@ -1,5 +1,5 @@
-//! Finds the problems in a status: each names its process and cause, who must act, and the next step. Pure, so that every
-//! problem has a test.
+//! Finds the problems in a status: each names its process and cause, who must act, and the next step. Pure, so that
+//! every problem has a test.
 
 mod gateway;
 
