@@ -162,6 +162,9 @@ const CONTROL_SILENT: i64 = 5;
 /// A clock that is further off than this is wrong, as for the alert `EdgeClockOff`.
 const CLOCK_OFF_MILLISECONDS_MAX: i64 = 60_000;
 
+/// A certificate with less of its lifetime left should have been renewed, as for the alert `EdgeCertificateLifetimeLow`.
+const LIFETIME_LEFT_MIN: f64 = 0.25;
+
 /// The last observed state, to record changes with their time.
 #[derive(Default)]
 struct Seen {
@@ -169,6 +172,8 @@ struct Seen {
     control_silent: bool,
     /// The names of clocks that are wrong.
     wrong_clocks: BTreeSet<&'static str>,
+    /// The kinds of certificates of which one should have been renewed.
+    ending: BTreeSet<CertificateKind>,
 }
 
 impl Seen {
@@ -197,6 +202,20 @@ impl Seen {
         self.check_clocks(chores.clock.off());
     }
 
+    /// Checks the certificate of a kind that expires first.
+    fn check_lifetime(&mut self, kind: CertificateKind, first: Option<&Expiry>, now: UnixSeconds) {
+        match first.filter(|expiry| expiry.left(now) < LIFETIME_LEFT_MIN) {
+            None => drop(self.ending.remove(&kind)),
+            Some(expiry) if self.ending.insert(kind) => tracing::warn!(
+                name = expiry.hostname,
+                ends_at = expiry.not_after.0,
+                what_to_do = renewal(kind),
+                "a certificate should have been renewed by now; serving it until it ends"
+            ),
+            Some(_) => {}
+        }
+    }
+
     fn check_clocks(&mut self, off: ClocksOff) {
         for (clock, milliseconds) in off.by_name() {
             if milliseconds.abs() <= CLOCK_OFF_MILLISECONDS_MAX {
@@ -210,6 +229,16 @@ impl Seen {
                 );
             }
         }
+    }
+}
+
+/// The operator's next step for a certificate that should have been renewed.
+const fn renewal(kind: CertificateKind) -> &'static str {
+    match kind {
+        CertificateKind::Domains => {
+            "`tollhouse domain show PROJECT DOMAIN` says why it was not renewed and who must act"
+        }
+        CertificateKind::Platform => "replace the files of tls.platform_certificate_file and tls.platform_key_file",
     }
 }
 
@@ -272,7 +301,9 @@ pub(super) async fn housekeep(chores: Arc<Chores>, disk: Arc<OnDisk>, end: Shutd
         let now = chores.clock.now_seconds();
         let (domains, replaced) = blocking(move || checking.check(now, &telemetry)).await;
         chores.telemetry.certificates.show(CertificateKind::Domains, domains.as_ref(), now);
+        seen.check_lifetime(CertificateKind::Domains, domains.as_ref(), now);
         if let Some(platform) = &disk.platform {
+            seen.check_lifetime(CertificateKind::Platform, Some(&platform.expiry()), now);
             show_platform(&chores, platform, replaced, &mut platform_faults);
         }
         if ended {

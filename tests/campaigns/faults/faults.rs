@@ -5,6 +5,11 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use chassis::clock::{Clock as _, SystemClock};
+use chassis::secret::write_private;
+use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, KeyPair};
+use time::OffsetDateTime;
+
 use crate::clock;
 use crate::fleet::Fleet;
 
@@ -65,6 +70,26 @@ fn break_settings(fleet: &mut Fleet) -> anyhow::Result<()> {
         std::thread::sleep(Duration::from_millis(100));
     }
     Ok(std::fs::File::options().append(true).open(file)?.write_all(b"\nunknown_setting = 1\n")?)
+}
+
+/// Starts the second gateway with a certificate of the platform that has five of its hundred days left.
+fn let_certificate_end(fleet: &mut Fleet) -> anyhow::Result<()> {
+    let directory = fleet.directory.join("ca");
+    let read = |name: &str| std::fs::read_to_string(directory.join(name));
+    let issuer = domains_service::signing(&read("ca.pem")?, KeyPair::from_pem(&read("ca.key")?)?)?;
+    let names = ["*.tollhouse.localhost", "tollhouse.localhost"].map(str::to_owned);
+    let (mut params, key) = (CertificateParams::new(names)?, KeyPair::generate()?);
+    let now = OffsetDateTime::from_unix_timestamp(SystemClock::new().now_seconds().0)?;
+    (params.not_before, params.not_after) = (now - time::Duration::days(95), now + time::Duration::days(5));
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let [chain_file, key_file] = ["ending.pem", "ending.key"].map(|name| directory.join(name));
+    std::fs::write(&chain_file, params.signed_by(&key, &issuer)?.pem())?;
+    write_private(&key_file, key.serialize_pem().as_bytes())?;
+    let variables = [
+        ("TOLLHOUSE_GATEWAY_TLS_PLATFORM_CERTIFICATE_FILE", chain_file.display().to_string()),
+        ("TOLLHOUSE_GATEWAY_TLS_PLATFORM_KEY_FILE", key_file.display().to_string()),
+    ];
+    restart(fleet, "gateway-2", variables.into())
 }
 
 /// The faults of a platform with SQLite files, in this order.
@@ -254,6 +279,16 @@ pub(crate) const OVER_FILES: &[Fault] = &[
         metric: "min(edge_config_last_reload_successful) == 0",
         shown: "edge_config_last_reload_successful",
         alerts: &["EdgeConfigReloadFailed"],
+    },
+    Fault {
+        name: "A certificate was not renewed",
+        inject: let_certificate_end,
+        recover: |fleet| restart(fleet, "gateway-2", Vec::new()),
+        status: "has 5 % of its lifetime left",
+        log: ("gateway-2", ["a certificate should have been renewed", "replace the files of tls"]),
+        metric: "min(edge_certificate_lifetime_left_ratio{kind=\"platform\"}) < 0.1",
+        shown: "edge_certificate_lifetime_left_ratio",
+        alerts: &["EdgeCertificateLifetimeLow", "EdgeCertificateEnding"],
     },
     Fault {
         name: "The platform's new certificate does not belong to its key",
