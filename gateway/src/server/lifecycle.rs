@@ -1,6 +1,5 @@
 //! Start and end of the data plane, and the periodic chores.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -170,10 +169,11 @@ const LIFETIME_LEFT_MIN: f64 = 0.25;
 struct Seen {
     mode: Option<Mode>,
     control_silent: bool,
-    /// The names of clocks that are wrong.
-    wrong_clocks: BTreeSet<&'static str>,
-    /// The kinds of certificates of which one should have been renewed.
-    ending: BTreeSet<CertificateKind>,
+    /// Which clocks are wrong, in the order of their names.
+    wrong_clocks: [bool; 3],
+    /// Whether a certificate of a domain, and the platform's, should have been renewed.
+    domains_ending: bool,
+    platform_ending: bool,
 }
 
 impl Seen {
@@ -202,25 +202,10 @@ impl Seen {
         self.check_clocks(chores.clock.off());
     }
 
-    /// Checks the certificate of a kind that expires first.
-    fn check_lifetime(&mut self, kind: CertificateKind, first: Option<&Expiry>, now: UnixSeconds) {
-        match first.filter(|expiry| expiry.left(now) < LIFETIME_LEFT_MIN) {
-            None => drop(self.ending.remove(&kind)),
-            Some(expiry) if self.ending.insert(kind) => tracing::warn!(
-                name = expiry.hostname,
-                ends_at = expiry.not_after.0,
-                what_to_do = renewal(kind),
-                "a certificate should have been renewed by now; serving it until it ends"
-            ),
-            Some(_) => {}
-        }
-    }
-
     fn check_clocks(&mut self, off: ClocksOff) {
-        for (clock, milliseconds) in off.by_name() {
-            if milliseconds.abs() <= CLOCK_OFF_MILLISECONDS_MAX {
-                self.wrong_clocks.remove(clock);
-            } else if self.wrong_clocks.insert(clock) {
+        for ((clock, milliseconds), was_wrong) in off.by_name().into_iter().zip(&mut self.wrong_clocks) {
+            let is_wrong = milliseconds.abs() > CLOCK_OFF_MILLISECONDS_MAX;
+            if is_wrong && !*was_wrong {
                 tracing::error!(
                     clock,
                     seconds_ahead = milliseconds / 1_000,
@@ -228,8 +213,23 @@ impl Seen {
                     "a clock differs from the fleet's time; if only two clocks are known, the other one may be wrong"
                 );
             }
+            *was_wrong = is_wrong;
         }
     }
+}
+
+/// Logs once that the certificate of a kind that expires first should have been renewed.
+fn check_lifetime(kind: CertificateKind, first: Option<&Expiry>, now: UnixSeconds, was_ending: &mut bool) {
+    let ending = first.filter(|expiry| expiry.left(now) < LIFETIME_LEFT_MIN);
+    if let (Some(expiry), false) = (ending, *was_ending) {
+        tracing::warn!(
+            name = expiry.hostname,
+            ends_at = expiry.not_after.0,
+            what_to_do = renewal(kind),
+            "a certificate should have been renewed by now; serving it until it ends"
+        );
+    }
+    *was_ending = ending.is_some();
 }
 
 /// The operator's next step for a certificate that should have been renewed.
@@ -301,9 +301,9 @@ pub(super) async fn housekeep(chores: Arc<Chores>, disk: Arc<OnDisk>, end: Shutd
         let now = chores.clock.now_seconds();
         let (domains, replaced) = blocking(move || checking.check(now, &telemetry)).await;
         chores.telemetry.certificates.show(CertificateKind::Domains, domains.as_ref(), now);
-        seen.check_lifetime(CertificateKind::Domains, domains.as_ref(), now);
+        check_lifetime(CertificateKind::Domains, domains.as_ref(), now, &mut seen.domains_ending);
         if let Some(platform) = &disk.platform {
-            seen.check_lifetime(CertificateKind::Platform, Some(&platform.expiry()), now);
+            check_lifetime(CertificateKind::Platform, Some(&platform.expiry()), now, &mut seen.platform_ending);
             show_platform(&chores, platform, replaced, &mut platform_faults);
         }
         if ended {
