@@ -32,6 +32,7 @@ use x509_parser::certificate::X509Certificate;
 use self::authority::{Authority, is_signed_by};
 use self::chain::Chain;
 pub use self::fault::FaultKind;
+pub(crate) use self::fault::moment;
 pub use self::names::{covers, names_of};
 
 /// A certificate with its chain and its key.

@@ -45,6 +45,14 @@ pub fn is_full(error: &sqlx::Error) -> bool {
     code.is_some_and(|code| code == POSTGRES || is_sqlite(&code))
 }
 
+/// The operator's next step if the database does not answer.
+const REPAIR: &str = "start the database server, or repair the network to it; SQLite: check the file and its disk";
+
+/// The operator's next step after an error.
+pub fn remedy(error: &sqlx::Error) -> &'static str {
+    if is_full(error) { "free space on the disk of the database" } else { REPAIR }
+}
+
 /// One database.
 #[derive(Clone, Debug)]
 pub struct Database {

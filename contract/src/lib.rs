@@ -7,7 +7,8 @@
 //! Reading order: names ([`hostname`], [`project`]); limits ([`plan`], [`window`]); callers ([`key`], [`ban`],
 //! [`identity`], [`token`]); what the edge serves ([`site`], [`certificate`], [`browsers`]); how it is updated
 //! ([`feed`]) and what it reports ([`usage`]); which keys services trust ([`trust`]); events for customers ([`event`]);
-//! refusals ([`error`], and the edge's [`rejection`]s); and how types look in API descriptions ([`schema`]).
+//! refusals ([`error`], and the edge's [`rejection`]s) and problems ([`trouble`]); and how types look in API
+//! descriptions ([`schema`]).
 
 pub mod schema;
 pub mod text;
@@ -24,6 +25,7 @@ pub mod certificate;
 pub mod erasure;
 pub mod error;
 pub mod rejection;
+pub mod trouble;
 pub mod identity;
 pub mod token;
 pub mod trust;

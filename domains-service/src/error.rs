@@ -6,6 +6,7 @@ use axum::http::header;
 use axum::response::Response;
 use chassis::guard::GuardCode;
 use chassis::refusal::Refusal;
+use chassis::sql;
 use contract::rejection::CodeEntry;
 
 use crate::actor::NotPermitted;
@@ -137,17 +138,19 @@ impl Code {
 /// A refusal for a database that does not answer, or has no space left: logged here, once. A row that cannot be read
 /// was logged where it was read.
 pub(crate) fn storage(error: &StoreError) -> Refusal {
-    if let StoreError::Unreadable { .. } = error {
-        let message = "This record is damaged and cannot be changed, but it can be removed. The platform's operators are notified.";
-        return Code::RecordUnreadable.refuse(message);
-    }
-    if let StoreError::ActorRevoked = error {
-        return Code::InvalidApiKey
-            .refuse("The credential of this request was revoked during the request. Nothing was changed.");
-    }
-    tracing::error!(%error, "database operation failed; refusing the request");
-    let is_full = matches!(error, StoreError::Database(error) if chassis::sql::is_full(error));
-    let refusal = if is_full {
+    let cause = match error {
+        StoreError::Database(cause) => cause,
+        StoreError::Unreadable { .. } => {
+            let message = "This record is damaged and cannot be changed, but it can be removed. The platform's operators are notified.";
+            return Code::RecordUnreadable.refuse(message);
+        }
+        StoreError::ActorRevoked => {
+            let message = "The credential of this request was revoked during the request. Nothing was changed.";
+            return Code::InvalidApiKey.refuse(message);
+        }
+    };
+    tracing::error!(%error, what_to_do = sql::remedy(cause), "database operation failed; refusing the request");
+    let refusal = if sql::is_full(cause) {
         Code::StorageFull.refuse("The database has no space left; nothing was changed. Reading still works.")
     } else {
         Code::StorageUnavailable.refuse("The database is unavailable. Retry shortly.")

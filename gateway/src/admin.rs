@@ -27,6 +27,7 @@ use crate::exchange::Gateway;
 use listener::Connections;
 use quota::allowance::Allowance;
 use quota::ledger::{self, bucket::NodeView};
+use quota::store::StoreOutage;
 use replica::Unregistered;
 
 /// State that the running gateway shares with its admin listener.
@@ -112,12 +113,14 @@ async fn status(State(view): State<View>) -> Json<Value> {
         })
         .collect();
     let clocks = view.fleet_clock.off();
+    let (refusal, outage) = (pipeline.replica.refusal(), pipeline.quota.trouble());
     Json(json!({
         "gateway": view.gateway.telemetry.gateway.load().as_deref(),
         "node": view.live.node,
         "version": env!("CARGO_PKG_VERSION"),
         "revision": pipeline.replica.revision(),
-        "replica_refuses": pipeline.replica.refusal(),
+        "replica_refuses": refusal.as_ref().map(|(why, _)| why),
+        "replica_remedy": refusal.as_ref().map(|(_, remedy)| remedy),
         "unusable_certificates": pipeline.replica.unusable(CERTIFICATES_SHOWN),
         "unregistered": pipeline.replica.unregistered().map(Unregistered::as_str),
         "ready": view.live.health.is_ready(),
@@ -129,7 +132,7 @@ async fn status(State(view): State<View>) -> Json<Value> {
         "settings_refused": *view.gateway.telemetry.settings_refused.lock(),
         "log_lines_dropped": view.gateway.telemetry.lines_dropped(),
         "platform_certificate_faults": inspect::platform_certificate_faults(&view),
-        "listener_certificate_faults": view.listeners.faults(),
+        "listener_certificate_faults": view.listeners.faults(view.clock.now_seconds()),
         "panicked_tasks": view.tasks.panicked(),
         "certificates": inspect::certificates(&view, CERTIFICATES_SHOWN),
         "top_refusals": inspect::refusals(&view, REFUSALS_SHOWN),
@@ -138,7 +141,8 @@ async fn status(State(view): State<View>) -> Json<Value> {
         "draining": view.live.health.is_draining(),
         "quota": {
             "mode": pipeline.quota.mode().as_str(),
-            "store_trouble": pipeline.quota.trouble().map(|outage| format!("{outage}: {}", outage.remedy())),
+            "store_trouble": outage.as_ref().map(ToString::to_string),
+            "store_remedy": outage.as_ref().map(StoreOutage::remedy),
         },
         "upstreams": upstreams,
     }))
@@ -247,7 +251,8 @@ async fn accepted(State(view): State<View>) -> Json<Value> {
     let replica = &view.gateway.pipeline.replica;
     let mut body = json!(replica.acceptance());
     if let Some(fields) = body.as_object_mut() {
-        fields.insert("refused".to_owned(), json!(replica.refusal()));
+        let refused = replica.refusal().map(|(why, remedy)| format!("{why}: {remedy}"));
+        fields.insert("refused".to_owned(), json!(refused));
     }
     Json(body)
 }

@@ -12,6 +12,7 @@ mod spans;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use chassis::clock::Clock;
 use chassis::logs::LogLines;
@@ -34,6 +35,9 @@ pub(crate) use access_log::{Entry, LoggedConnection};
 pub(crate) use certificates::{CertificateKind, CertificateMetrics};
 pub(crate) use quota_metrics::QuotaMetrics;
 pub(crate) use spans::client_span;
+
+/// How long `tollhouse status` shows dropped log lines.
+const LOG_DROPPED_SHOWN: Duration = Duration::from_mins(10);
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
@@ -81,6 +85,8 @@ pub struct Telemetry {
     /// The longest stall of a runtime at the last check.
     pub(crate) runtime_stall: Gauge,
     log_dropped: IntGauge,
+    /// When a check last found newly dropped lines, by the monotonic clock.
+    log_dropped_at: Mutex<Option<Duration>>,
     damaged: IntGaugeVec,
     /// The recent history for operators.
     pub(crate) recent: Recent,
@@ -192,6 +198,7 @@ impl Telemetry {
                 "edge_log_dropped_lines",
                 "Log lines dropped because their reader was too slow, or that could not be written.",
             )?,
+            log_dropped_at: Mutex::default(),
             damaged: metrics::gauge_vec(
                 registry,
                 "edge_damaged_file",
@@ -310,14 +317,20 @@ impl Telemetry {
         }
     }
 
-    /// Number of dropped log lines at the last check.
+    /// Number of dropped log lines since the start of the process; 0 if none was dropped in the last ten minutes.
     pub fn lines_dropped(&self) -> i64 {
-        self.log_dropped.get()
+        let at = *self.log_dropped_at.lock();
+        let is_recent = |at| self.clock.monotonic().saturating_sub(at) <= LOG_DROPPED_SHOWN;
+        if at.is_some_and(is_recent) { self.log_dropped.get() } else { 0 }
     }
 
     /// Shows the number of dropped log lines.
     pub fn show_dropped(&self, lines: u64) {
-        self.log_dropped.set(i64::try_from(lines).unwrap_or(i64::MAX));
+        let lines = i64::try_from(lines).unwrap_or(i64::MAX);
+        if lines > self.log_dropped.get() {
+            *self.log_dropped_at.lock() = Some(self.clock.monotonic());
+        }
+        self.log_dropped.set(lines);
     }
 }
 

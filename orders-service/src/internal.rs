@@ -83,13 +83,14 @@ async fn status(State(internal): State<Internal>) -> Json<serde_json::Value> {
     let now = internal.clock.now();
     let trouble = *internal.metrics.last_trouble.lock();
     let trouble = trouble.map(|(kind, at)| {
-        serde_json::json!({ "kind": kind.as_str(), "at": at, "seconds_ago": (now.0 - at.0).max(0) / 1_000 })
+        let seconds_ago = (now.0 - at.0).max(0) / 1_000;
+        serde_json::json!({ "kind": kind.as_str(), "what_to_do": kind.remedy(), "at": at, "seconds_ago": seconds_ago })
     });
     let confirmed = Some(internal.metrics.trust_confirmed.get()).filter(|at| *at > 0);
     Json(serde_json::json!({
         "version": env!("CARGO_PKG_VERSION"),
         "store_trouble": trouble,
-        "listener_certificate_faults": internal.listeners.faults(),
+        "listener_certificate_faults": internal.listeners.faults(now.to_seconds()),
         "panicked_tasks": internal.metrics.tasks.panicked(),
         "trust_seconds_old": confirmed.map(|at| (now.to_seconds().0 - at).max(0)),
     }))

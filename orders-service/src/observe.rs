@@ -38,7 +38,7 @@ pub(crate) async fn observe(State(observer): State<Observer>, request: Request, 
         metrics.store_errors.with_label_values(&[error.kind.as_str()]).inc();
         *metrics.last_trouble.lock() = Some((error.kind, observer.clock.now()));
         tracing::error!(
-            request.id = request_id, operation, kind = error.kind.as_str(), %error,
+            request.id = request_id, operation, kind = error.kind.as_str(), %error, what_to_do = error.kind.remedy(),
             "the database failed; refused the request"
         );
     } else if response.status().is_success() && !method.is_safe() {

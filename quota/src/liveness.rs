@@ -82,7 +82,7 @@ impl Inner {
     /// Why the store does not work: while it counts as unavailable, and while it answers calls with errors.
     pub(super) fn trouble(&self) -> Option<StoreOutage> {
         if self.store_is_full.load(Ordering::Relaxed) && !self.store_is_gone.load(Ordering::Relaxed) {
-            return Some(StoreOutage::Refused("OOM: its memory is full".to_owned()));
+            return Some(StoreOutage::full_memory());
         }
         let (outage, at) = self.outage.lock().clone()?;
         let is_recent = self.clock.monotonic().saturating_sub(at) <= TROUBLE_SHOWN;
@@ -132,7 +132,7 @@ impl Inner {
                     self.fleet.lock().count(fleet);
                 }
                 if let Some(full) = heartbeat.full {
-                    self.store_is_full.store(full, Ordering::Relaxed);
+                    self.record_memory(full);
                 }
                 self.record_life(true);
                 self.record_incarnation(heartbeat.incarnation);
@@ -147,6 +147,23 @@ impl Inner {
     /// Records why the store failed, for operators.
     pub(super) fn record_outage(&self, outage: &StoreOutage) {
         *self.outage.lock() = Some((outage.clone(), self.clock.monotonic()));
+    }
+
+    /// Records whether the store's memory is full.
+    fn record_memory(&self, full: bool) {
+        if self.store_is_full.swap(full, Ordering::Relaxed) == full {
+            return;
+        }
+        if full {
+            let outage = StoreOutage::full_memory();
+            tracing::warn!(
+                reason = %outage,
+                what_to_do = outage.remedy(),
+                "the quota store is full; counting goes on, but bans may not reach the other gateways"
+            );
+        } else {
+            tracing::info!("the quota store has memory again");
+        }
     }
 
     fn record_clock(&self, now: UnixMillis) {

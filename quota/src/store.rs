@@ -68,6 +68,11 @@ impl StoreOutage {
         !matches!(self, Self::Full | Self::Part | Self::Moving(_))
     }
 
+    /// The memory of the whole store is full, as its heartbeat says.
+    pub(crate) fn full_memory() -> Self {
+        Self::Refused("OOM: its memory is full".to_owned())
+    }
+
     /// The operator's next step.
     pub fn remedy(&self) -> &'static str {
         let Self::Refused(reason) = self else {

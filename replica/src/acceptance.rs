@@ -58,6 +58,8 @@ pub enum NotAccepted {
 pub(crate) struct Refused {
     /// Why.
     pub(crate) why: String,
+    /// The operator's next step.
+    pub(crate) what_to_do: &'static str,
     /// The position of its database, if an operator may accept it.
     pub(crate) there: Option<Position>,
 }
@@ -71,7 +73,9 @@ impl Replica {
     /// If there is nothing to accept.
     pub fn accept(&self, now: Duration) -> Result<(), NotAccepted> {
         let there = match self.refused() {
-            Some(Refused { why, there }) => there.ok_or(NotAccepted::Unacceptable(why))?,
+            Some(Refused { why, what_to_do, there }) => {
+                there.ok_or_else(|| NotAccepted::Unacceptable(format!("{why}: {what_to_do}")))?
+            }
             None if self.unusable(1).is_empty() => return Err(NotAccepted::NothingRefused),
             None => self.position()?.ok_or(NotAccepted::NothingRefused)?,
         };

@@ -22,7 +22,7 @@ use tokio_util::io::StreamReader;
 use super::EnrolledName;
 use super::acceptance::Refused;
 use super::stream::{ChangeStream, StreamEvent};
-use super::{Invalid, Replica, ReplicaError, Unregistered, Unusable};
+use super::{Invalid, REPAIR_DISK, Replica, ReplicaError, Unregistered, Unusable};
 use chassis::names;
 
 /// Heartbeats come every second; after three missing ones the stream counts as dead.
@@ -128,7 +128,11 @@ impl Follower {
             match ended {
                 Ok(()) => tracing::debug!("the change stream ended"),
                 Err(error) => {
-                    tracing::warn!(error = format!("{error:#}"), "lost the change stream; reconnecting");
+                    tracing::warn!(
+                        error = format!("{error:#}"),
+                        what_to_do = remedy(&error),
+                        "lost the change stream; reconnecting"
+                    );
                     self.warn_unregistered(&mut said);
                 }
             }
@@ -363,7 +367,8 @@ impl Follower {
             gap @ ReplicaError::Gap { .. } => gap.into(),
             ReplicaError::File(_) => {
                 let error = anyhow::Error::from(error);
-                self.replica.set_refusal(Some(Refused { why: format!("{error:#}"), there: None }));
+                let why = format!("{error:#}");
+                self.replica.set_refusal(Some(Refused { why, what_to_do: REPAIR_DISK, there: None }));
                 error
             }
         }
@@ -371,7 +376,20 @@ impl Follower {
 
     fn refuse(&self, invalid: Invalid) -> anyhow::Error {
         self.watcher.refused(invalid.reason());
-        self.replica.set_refusal(Some(Refused { why: invalid.to_string(), there: invalid.acceptable() }));
+        self.replica.set_refusal(Some(Refused {
+            why: invalid.to_string(),
+            what_to_do: invalid.remedy(),
+            there: invalid.acceptable(),
+        }));
         anyhow::Error::new(invalid).context("refused; keeping the last good state")
+    }
+}
+
+/// The operator's next step after this end of the change stream.
+fn remedy(error: &anyhow::Error) -> &'static str {
+    match (error.downcast_ref::<Invalid>(), error.downcast_ref()) {
+        (Some(invalid), _) => invalid.remedy(),
+        (None, Some(ReplicaError::File(_))) => REPAIR_DISK,
+        _ => "start the domains-service, or correct feed.url, the network or the credential of this gateway",
     }
 }

@@ -66,6 +66,9 @@ impl Default for HotBounds {
     }
 }
 
+/// The operator's next step if the replica's file cannot be read or written.
+pub(crate) const REPAIR_DISK: &str = "check the disk of data_directory: its free space, its rights and its health";
+
 /// Why the replica refused an update.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplicaError {
@@ -331,13 +334,14 @@ impl Replica {
         Ok(())
     }
 
-    /// Why the control plane's data is refused at present: its content is invalid, or the file cannot be written.
-    pub fn refusal(&self) -> Option<String> {
-        self.refused().map(|refused| refused.why)
+    /// Why the control plane's data is refused at present, and the operator's next step: its content is invalid, or the
+    /// file cannot be written.
+    pub fn refusal(&self) -> Option<(String, &'static str)> {
+        self.refused().map(|refused| (refused.why, refused.what_to_do))
     }
 
     pub(crate) fn refused(&self) -> Option<Refused> {
-        let damage = || self.file.damage.in_words().map(|why| Refused { why, there: None });
+        let damage = || self.file.damage.in_words().map(|why| Refused { why, what_to_do: REPAIR_DISK, there: None });
         self.refusal.lock().clone().or_else(damage)
     }
 

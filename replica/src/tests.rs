@@ -232,7 +232,7 @@ fn a_snapshot_without_most_served_hostnames_is_applied_when_an_operator_accepts_
 
 /// Refuses a database that is there, and accepts it at the moment 0.
 fn accept(replica: &Replica, there: Position) {
-    replica.set_refusal(Some(Refused { why: "another history".to_owned(), there: Some(there) }));
+    replica.set_refusal(Some(Refused { why: "another history".to_owned(), what_to_do: "", there: Some(there) }));
     replica.accept(Duration::ZERO).unwrap();
 }
 
@@ -242,7 +242,7 @@ fn an_acceptance_applies_to_the_refused_state_and_expires() {
     let replica = replica(directory.path());
     replica.replace(&[site("a.example", "a")], at(9)).unwrap();
     assert!(matches!(replica.accept(Duration::ZERO), Err(NotAccepted::NothingRefused)));
-    replica.set_refusal(Some(Refused { why: "the disk is full".to_owned(), there: None }));
+    replica.set_refusal(Some(Refused { why: "the disk is full".to_owned(), what_to_do: REPAIR_DISK, there: None }));
     let why = replica.accept(Duration::ZERO).unwrap_err();
     assert!(why.to_string().contains("the disk is full"), "{why}");
     assert_eq!((replica.acceptance(), replica.accepted_place(Duration::ZERO)), (Acceptance::None, None));

@@ -61,8 +61,7 @@ pub enum Invalid {
     /// The control plane's database does not have the last applied changes.
     #[error(
         "the control plane's database does not have the changes up to revision {known} that this gateway applied: the \
-         database went back to an earlier state, or it is another one. Put the right database back, or run \
-         `tollhouse node accept` to accept this database"
+         database went back to an earlier state, or it is another one"
     )]
     History {
         /// The newest applied revision.
@@ -71,10 +70,7 @@ pub enum Invalid {
         there: Option<Position>,
     },
     /// A snapshot without most of the served hostnames.
-    #[error(
-        "the snapshot has {found} hostnames and {known} are served: if most of them were removed, run `tollhouse node \
-         accept`"
-    )]
+    #[error("the snapshot has {found} hostnames and {known} are served")]
     Shrunk {
         /// Hostnames served now.
         known: u64,
@@ -87,10 +83,7 @@ pub enum Invalid {
     #[error("{0:?} appears twice")]
     Duplicate(EntityName),
     /// A certificate that this gateway cannot decrypt for lack of a sealing secret.
-    #[error(
-        "the private key of {0} is sealed with a sealing secret that this gateway was not given: give it every line of \
-         sealing_secret_file that the others have, and restart it"
-    )]
+    #[error("the private key of {0} is sealed with a sealing secret that this gateway was not given")]
     Secret(Hostname),
     /// More than `UNUSABLE_MAX` certificates are unusable.
     #[error("{found} certificates are not usable; {first}")]
@@ -120,6 +113,24 @@ impl Invalid {
             Self::Entity(InvalidEntity::Loop(_)) => "loop",
             Self::Entity(InvalidEntity::Token(_)) => "token",
             Self::Line(_) => "line",
+        }
+    }
+
+    /// The operator's next step.
+    pub(super) const fn remedy(&self) -> &'static str {
+        match self {
+            Self::History { .. } => {
+                "put the right database back, or run `tollhouse node accept` to accept this one (docs/operator/backup.md)"
+            }
+            Self::Shrunk { .. } => {
+                "put the right database back; if most of the hostnames were removed, run `tollhouse node accept`"
+            }
+            Self::Secret(_) | Self::Certificates { .. } => {
+                "give this gateway every line of sealing_secret_file that the others have, and restart it"
+            }
+            Self::Count { .. } | Self::Duplicate(_) | Self::Entity(_) | Self::Line(_) => {
+                "upgrade this gateway if the control plane is newer; otherwise correct the named project or domain"
+            }
         }
     }
 

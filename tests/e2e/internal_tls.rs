@@ -273,7 +273,8 @@ async fn certificates_are_replaced_while_processes_run(places: Places<'_>, liste
                 let status: Value = serde_json::from_slice(&command(directory, &["status", "--json"]).stdout).unwrap();
                 let trouble = status["trouble"].as_array().unwrap();
                 let file = format!("{name}.pem");
-                trouble.iter().filter_map(Value::as_str).any(|one| one.contains(&file) && one.contains(&words))
+                let problems = trouble.iter().filter_map(|one| one["problem"].as_str());
+                problems.into_iter().any(|one| one.contains(&file) && one.contains(&words))
             })
             .await;
             assert_eq!(shown(name, address).await, good, "{name}");

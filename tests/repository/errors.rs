@@ -1,5 +1,6 @@
 //! The catalogues of codes, and what the documentation says about them: `docs/reference/errors.md` has a heading with
-//! status and party for each, `docs/reference/domain-problems.md` is the table of problems.
+//! status and party for each, `docs/reference/codes.md` is the table of refusals with their causes, and
+//! `docs/reference/domain-problems.md` the table of problems.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,8 +10,9 @@ use domains_service::ProblemCode;
 
 use crate::tree;
 
-/// The page with the problems of domains.
-const TABLE: &str = "docs/reference/domain-problems.md";
+/// The generated pages: the refusals of all processes, and the problems of domains.
+const PAGES: [(&str, fn() -> String); 2] =
+    [("docs/reference/codes.md", refusals), ("docs/reference/domain-problems.md", problems)];
 
 /// Every code of every process.
 fn catalogues() -> impl Iterator<Item = CodeEntry> {
@@ -61,8 +63,24 @@ fn every_code_has_its_heading_and_every_heading_its_code() {
     );
 }
 
-/// The page generated from the catalogue.
-fn table() -> String {
+/// The page of all refusals.
+fn refusals() -> String {
+    let mut causes: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
+    for entry in catalogues() {
+        causes.entry((entry.code, entry.status, entry.blame)).or_default().insert(entry.cause);
+    }
+    let mut text = "# Codes of refusals\n\nGenerated from the catalogues in the sources. [Errors](errors.md) says what to do about each.\n\n\
+                    | Code | Status | Who must act | Cause |\n|---|---|---|---|\n"
+        .to_owned();
+    for ((code, status, blame), causes) in causes {
+        let causes = causes.into_iter().collect::<Vec<_>>().join(" ");
+        text += &format!("| [`{code}`](errors.md#{code}) | {status} | {blame} | {causes} |\n");
+    }
+    text
+}
+
+/// The page of the problems of domains.
+fn problems() -> String {
     let mut text = "# Problems of a domain\n\nGenerated from the catalogue in the sources. Each problem carries its own fix.\n\n\
                     In `problems` of a domain. `you` is the owner of the domain, `us` the operator of the platform, `ca` the certificate authority. An `error`\n\
                     blocks the domain, a `warning` does not. A single problem can differ: its own `who` and `severity` count.\n\n\
@@ -75,11 +93,12 @@ fn table() -> String {
 }
 
 #[test]
-fn the_table_of_domain_problems_is_that_of_the_catalogue() {
-    let table = table();
-    if tree::read(TABLE) != table {
-        let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join("domain-problems.md");
-        std::fs::write(&made, table).unwrap();
-        panic!("{TABLE} differs from the catalogue: cp {} {TABLE}", made.display());
+fn the_tables_of_refusals_and_problems_are_those_of_the_catalogues() {
+    for (page, table) in PAGES {
+        if tree::read(page) != table() {
+            let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join(page.replace('/', "-"));
+            std::fs::write(&made, table()).unwrap();
+            panic!("{page} differs from the catalogue: cp {} {page}", made.display());
+        }
     }
 }

@@ -52,7 +52,7 @@ fn every_alert_has_a_test_in_which_it_fires_and_one_in_which_it_does_not() {
 }
 
 #[test]
-fn every_alert_has_a_severity_a_summary_and_a_runbook_that_names_it() {
+fn every_alert_has_a_severity_a_summary_and_a_runbook_with_cause_and_next_step() {
     let text = tree::read(ALERTS);
     let rules: Vec<&str> = text.split("- alert: ").skip(1).collect();
     for rule in &rules {
@@ -60,8 +60,12 @@ fn every_alert_has_a_severity_a_summary_and_a_runbook_that_names_it() {
         assert!(rule.contains("severity: page") || rule.contains("severity: ticket"), "{alert} has no severity");
         assert!(rule.contains("summary: "), "{alert} has no summary");
         let page = values(rule, "runbook_url").pop().unwrap_or_else(|| panic!("{alert} has no runbook"));
-        let title = tree::read(&page).lines().next().unwrap_or_default().to_owned();
+        let text = tree::read(&page);
+        let title = text.lines().next().unwrap_or_default();
         assert!(title.contains(alert), "{page} does not name {alert} in its title");
+        for part in ["\n- **Means.** ", "\n- **Do.** "] {
+            assert!(text.contains(part), "{page} lacks {part:?}: the cause and the next step");
+        }
     }
     let pages = set(rules.iter().flat_map(|rule| values(rule, "runbook_url")).collect());
     let written: BTreeSet<_> =

@@ -123,22 +123,54 @@ impl Endpoints {
 /// As [`Upstreams::keep_probed`].
 pub(super) async fn keep_probed(upstreams: &Upstreams) {
     let (mut round, mut busy) = (tokio::time::interval(PROBE_EVERY), Vec::<Arc<Endpoint>>::new());
+    let mut known = Vec::new();
     let mut probing = FuturesUnordered::new();
     loop {
         tokio::select! {
             Some(probed) = probing.next() => busy.retain(|one| !Arc::ptr_eq(one, &probed)),
             _ = round.tick() => {
-                for upstream in upstreams.all() {
+                let failing = failing(upstreams);
+                log_changes(&known, &failing);
+                known = failing.iter().map(|(_, one)| one.clone()).collect();
+                for (upstream, one) in failing {
                     // One that takes long delays no other.
-                    for one in upstream.endpoints.all().iter().filter(|one| one.is_failing()) {
-                        if !busy.iter().any(|other| Arc::ptr_eq(one, other)) {
-                            busy.push(one.clone());
-                            probing.push(probe(upstream.clone(), one.clone()));
-                        }
+                    if !contains(&busy, &one) {
+                        busy.push(one.clone());
+                        probing.push(probe(upstream, one));
                     }
                 }
             }
         }
+    }
+}
+
+/// The addresses that fail, with their upstreams.
+fn failing(upstreams: &Upstreams) -> Vec<(Arc<Upstream>, Arc<Endpoint>)> {
+    let mut found = Vec::new();
+    for upstream in upstreams.all() {
+        let all = upstream.endpoints.all();
+        found.extend(all.iter().filter(|one| one.is_failing()).map(|one| (upstream.clone(), one.clone())));
+    }
+    found
+}
+
+fn contains(all: &[Arc<Endpoint>], one: &Arc<Endpoint>) -> bool {
+    all.iter().any(|other| Arc::ptr_eq(one, other))
+}
+
+/// Logs which addresses began to fail since the last round, and which of those `known` then work again.
+fn log_changes(known: &[Arc<Endpoint>], failing: &[(Arc<Upstream>, Arc<Endpoint>)]) {
+    for (upstream, one) in failing.iter().filter(|(_, one)| !contains(known, one)) {
+        tracing::warn!(
+            upstream = upstream.settings.name.as_str(),
+            address = one.text(),
+            reason = one.failing_because().as_deref(),
+            what_to_do = "start the service at this address, or correct the endpoints of the upstream",
+            "an address of an upstream does not respond; trying it until it does"
+        );
+    }
+    for one in known.iter().filter(|one| !one.is_failing()) {
+        tracing::info!(address = one.text(), "an address of an upstream responds again");
     }
 }
 

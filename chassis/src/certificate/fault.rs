@@ -88,7 +88,8 @@ fn list(names: &[String]) -> String {
     }
 }
 
-pub(super) fn moment(at: UnixSeconds) -> String {
+/// A time as text.
+pub(crate) fn moment(at: UnixSeconds) -> String {
     jiff::Timestamp::from_second(at.0).map_or_else(|_| at.0.to_string(), |at| at.to_string())
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use contract::time::UnixSeconds;
+use contract::trouble::Trouble;
 use parking_lot::Mutex;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject as _;
@@ -20,7 +21,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use zeroize::Zeroizing;
 
-use crate::certificate::{FaultKind, Pair, ReplacedChains};
+use crate::certificate::{FaultKind, Pair, ReplacedChains, moment};
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::Section;
 use crate::metrics::{self, IntGauge, IntGaugeVec, Registry};
@@ -33,6 +34,13 @@ const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Interval at which the files are checked for changes.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A certificate in use with less than this left should have been renewed, as for the alert
+/// `ListenerCertificateEnding`.
+const ENDS_SOON_SECONDS: i64 = 30 * 86_400;
+
+/// The operator's next step if a certificate cannot be used.
+const REPLACE: &str = "replace the files with a valid certificate and its key (`tollhouse node certificates`)";
 
 /// Largest file of certificates in bytes. The CA certificates of a whole system have a quarter of it.
 pub const CERTIFICATES_BYTES_MAX: u64 = 1024 * 1024;
@@ -273,22 +281,33 @@ impl Listeners {
         Self(listeners.into_iter().flatten().cloned().collect())
     }
 
-    /// The faults of their certificates, as sentences for `tollhouse status`.
+    /// The faults of their certificates, and those that expire soon, for `tollhouse status`.
     #[must_use]
-    pub fn faults(&self) -> Vec<String> {
+    pub fn faults(&self, now: UnixSeconds) -> Vec<Trouble> {
         let all = self.0.iter().flat_map(|ServerTls { files, .. }| {
-            let file = files.certificate.display();
+            let (file, ends_at) = (files.certificate.display(), files.current.load().not_after);
             let [in_use, refused] = files.faults.lock().clone();
-            let in_use = in_use.map(|fault| {
-                format!("the certificate of a listener is faulty ({file}): {fault}: replace the files by a valid pair")
-            });
-            let refused = refused.map(|fault| {
-                format!(
-                    "{file} is refused; the previous certificate stays in use: {fault}: replace the files by a valid \
-                     pair, or, if this one is intended, restart the process"
-                )
-            });
-            [in_use, refused]
+            let ends_soon = in_use.is_none() && ends_at < now.plus(ENDS_SOON_SECONDS);
+            [
+                in_use.map(|fault| {
+                    let problem = format!("the certificate of a listener is faulty ({file}): {fault}");
+                    Trouble::of_platform(problem, REPLACE)
+                }),
+                refused.map(|fault| {
+                    let problem = format!("{file} is refused; the previous certificate stays in use: {fault}");
+                    Trouble::of_platform(
+                        problem,
+                        format!("{REPLACE}, or, if this one is intended, restart the process"),
+                    )
+                }),
+                ends_soon.then(|| {
+                    let problem = format!("the certificate of a listener ({file}) expires at {}", moment(ends_at));
+                    Trouble::of_platform(
+                        problem,
+                        "run `tollhouse node certificates --replace NAME` and copy both files",
+                    )
+                }),
+            ]
         });
         all.flatten().collect()
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use prometheus::{IntGauge, IntGaugeVec, Registry};
 
-use super::{Database, query};
+use super::{Database, REPAIR, query, remedy};
 use crate::metrics::{gauge, gauge_vec};
 use crate::shutdown::Shutdown;
 
@@ -71,8 +71,13 @@ pub async fn watch(database: Database, metrics: StoreMetrics, shutdown: Shutdown
         database.write.set_up(up);
         metrics.show_up(up);
         match (was_up, answer) {
-            (true, Ok(Err(error))) => tracing::error!(%error, "the database does not answer; checking it every second"),
-            (true, Err(_)) => tracing::error!("the database does not answer in time; checking it every second"),
+            (true, Ok(Err(error))) => {
+                let what_to_do = remedy(&error);
+                tracing::error!(%error, what_to_do, "the database does not answer; checking it every second");
+            }
+            (true, Err(_)) => {
+                tracing::error!(what_to_do = REPAIR, "the database does not answer in time; checking it every second");
+            }
             (false, Ok(Ok(()))) => tracing::info!("the database answers again"),
             _ => {}
         }

@@ -343,7 +343,7 @@ async fn status(State(App { core, gateways, issuing, api }): State<App>) -> ApiR
         "sealed_with_missing": sealed.missing,
         "credential_files_refused": *api.faults.refused_files.lock(),
         "revocations_file_trouble": core.store.revocations().and_then(|file| file.trouble()),
-        "listener_certificate_faults": api.faults.listeners.faults(),
+        "listener_certificate_faults": api.faults.listeners.faults(now.to_seconds()),
         "panicked_tasks": core.metrics.tasks.panicked(),
         "unreadable_rows": unreadable_rows(core.store.reader().unreadable()),
         "trouble": trouble,

@@ -241,6 +241,7 @@ impl AcmeAuthority {
                 tracing::warn!(
                     authority = name,
                     error = message,
+                    what_to_do = "check directory_url and the network to it; if it stays down, add a second authority",
                     "lost the certificate authority; orders wait, retrying at least every 5 minutes"
                 );
             }

@@ -1,11 +1,12 @@
 //! Writes the record of processes in the background: reports wait neither for the disk nor for the database.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::shutdown::Shutdown;
 
-use super::{Nodes, RecordChange};
+use super::{Nodes, RecordChange, ServingProcess};
 use crate::store::{Result, Store};
 
 /// Interval between two searches for due changes.
@@ -14,8 +15,9 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Writes live processes to the database, each once a minute, and at once when it is new or says goodbye, until
 /// `shutdown`.
 pub(crate) async fn keep(store: Store, nodes: Arc<Nodes>, shutdown: Shutdown) {
-    let mut is_written = true;
+    let (mut is_written, mut silent) = (true, BTreeSet::new());
     loop {
+        silent = log_silent(&nodes, &silent);
         let ends = shutdown.has_begun();
         match write(&store, &nodes).await {
             Ok(()) => is_written = true,
@@ -35,6 +37,21 @@ pub(crate) async fn keep(store: Store, nodes: Arc<Nodes>, shutdown: Shutdown) {
             () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
     }
+}
+
+/// Logs processes that fell silent without a goodbye since the last call, which found `before`. Returns the silent ones.
+fn log_silent(nodes: &Nodes, before: &BTreeSet<String>) -> BTreeSet<String> {
+    let is_silent = |process: &ServingProcess| !process.live && process.reported_here;
+    let silent = nodes.all().into_iter().filter(is_silent).map(|process| process.report.node).collect::<BTreeSet<_>>();
+    for node in silent.difference(before) {
+        tracing::warn!(
+            node,
+            what_to_do = "start it, or repair the network from it to this service; if it has ended for good, run \
+                          `tollhouse node revoke` with the part of its name before the slash",
+            "a gateway process fell silent; changes no longer wait for it, withdrawals do"
+        );
+    }
+    silent
 }
 
 async fn write(store: &Store, nodes: &Nodes) -> Result<()> {

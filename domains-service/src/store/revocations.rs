@@ -21,6 +21,7 @@ use chassis::durable::{create_directories, sync_names};
 use chassis::secret::read_if_there;
 use chassis::sql::{Found, query_as};
 use contract::time::UnixMillis;
+use contract::trouble::Trouble;
 use parking_lot::Mutex;
 
 use super::comparison::{REVOKED, Revocation};
@@ -142,17 +143,17 @@ impl Revocations {
     }
 
     /// What an operator has to do about the file, if anything.
-    pub(crate) fn trouble(&self) -> Option<String> {
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
         if let Some(failure) = &*self.failure.lock() {
-            return Some(format!(
-                "cannot write revoked credentials into revocations_file: {failure}. If the database went back in time, they \
-                 would be valid again. The write is repeated each second"
-            ));
+            let problem = format!(
+                "cannot write revoked credentials into revocations_file: {failure}. If the database went back in time, \
+                 they would be valid again. The write is repeated each second"
+            );
+            return Some(Trouble::of_platform(problem, "free space on its disk, or correct its rights and its path"));
         }
         let lines = self.known.lock().len();
-        (lines >= LINES_WARNED).then(|| {
-            format!("revocations_file {} has {lines} of at most {LINES_MAX} lines: {FIX}", self.path.display())
-        })
+        let problem = || format!("revocations_file {} has {lines} of at most {LINES_MAX} lines", self.path.display());
+        (lines >= LINES_WARNED).then(|| Trouble::of_platform(problem(), FIX))
     }
 
     /// Adds those that the file lacks, the first ones if it has no room for all, and waits until they are on disk.

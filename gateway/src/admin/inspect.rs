@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 use super::View;
 use crate::recent::changes::CHANGES_MAX;
 use crate::recent::top::{By, MINUTES};
+use crate::telemetry::CertificateKind;
 use contract::rejection::Rejection;
+use contract::trouble::Trouble;
 use replica::Expiry;
 
 /// Rows of `/top`: default and maximum.
@@ -74,21 +76,28 @@ pub(super) fn refusals(view: &View, limit: usize) -> Value {
 pub(super) fn certificates(view: &View, limit: usize) -> Value {
     let now = view.clock.now_seconds();
     let pipeline = &view.gateway.pipeline;
-    let mut all = pipeline.replica.soonest_to_expire(limit);
-    all.extend(pipeline.platform_certificate.as_ref().map(|platform| platform.expiry()));
-    all.sort_by_key(|expiry| expiry.not_after);
+    let of_domains = pipeline.replica.soonest_to_expire(limit).into_iter();
+    let mut all: Vec<_> = of_domains.map(|expiry| (CertificateKind::Domains, expiry)).collect();
+    let platform = pipeline.platform_certificate.as_ref();
+    all.extend(platform.map(|platform| (CertificateKind::Platform, platform.expiry())));
+    all.sort_by_key(|(_, expiry)| expiry.not_after);
     all.truncate(limit);
-    let show = |expiry: Expiry| {
-        let left = expiry.left(now);
-        json!({ "host": expiry.hostname, "ends_at": expiry.not_after, "lifetime_left": (left * 1_000.0).round() / 1_000.0 })
+    let show = |(kind, expiry): (CertificateKind, Expiry)| {
+        json!({
+            "host": expiry.hostname,
+            "kind": kind.as_str(),
+            "ends_at": expiry.not_after,
+            "lifetime_left": (expiry.left(now) * 1_000.0).round() / 1_000.0,
+        })
     };
     all.into_iter().map(show).collect()
 }
 
-/// The faults of the platform's certificate, as text.
-pub(super) fn platform_certificate_faults(view: &View) -> Vec<String> {
+/// The faults of the platform's certificate.
+pub(super) fn platform_certificate_faults(view: &View) -> Vec<Trouble> {
     let platform = view.gateway.pipeline.platform_certificate.as_ref();
-    platform.into_iter().flat_map(|platform| platform.faults()).map(|fault| fault.to_string()).collect()
+    let faults = platform.into_iter().flat_map(|platform| platform.faults());
+    faults.map(|fault| Trouble::of_platform(fault.to_string(), fault.remedy())).collect()
 }
 
 async fn request(State(view): State<View>, Path(id): Path<String>) -> Response {

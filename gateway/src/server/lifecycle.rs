@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 
 use super::counting::UsageFile;
 use crate::admin::Live;
-use crate::clock::FleetClock;
+use crate::clock::{ClocksOff, FleetClock};
 use crate::config::DrainTimes;
 use crate::platform_certificate::{CertificateFault, FaultyCertificate, PlatformCertificate};
 use crate::telemetry::{CertificateKind, Telemetry};
@@ -158,11 +158,22 @@ pub(super) struct Chores {
 /// Seconds of silence after which the control plane counts as lost; it sends a heartbeat every second.
 const CONTROL_SILENT: i64 = 5;
 
+/// A clock that is further off than this is wrong, as for the alert `EdgeClockOff`.
+const CLOCK_OFF_MILLISECONDS_MAX: i64 = 60_000;
+
+/// A certificate with less of its lifetime left should have been renewed, as for the alert `EdgeCertificateLifetimeLow`.
+const LIFETIME_LEFT_MIN: f64 = 0.25;
+
 /// The last observed state, to record changes with their time.
 #[derive(Default)]
 struct Seen {
     mode: Option<Mode>,
     control_silent: bool,
+    /// Which clocks are wrong, in the order of their names.
+    wrong_clocks: [bool; 3],
+    /// Whether a certificate of a domain, and the platform's, should have been renewed.
+    domains_ending: bool,
+    platform_ending: bool,
 }
 
 impl Seen {
@@ -188,6 +199,46 @@ impl Seen {
                 },
             );
         }
+        self.check_clocks(chores.clock.off());
+    }
+
+    fn check_clocks(&mut self, off: ClocksOff) {
+        for ((clock, milliseconds), was_wrong) in off.by_name().into_iter().zip(&mut self.wrong_clocks) {
+            let is_wrong = milliseconds.abs() > CLOCK_OFF_MILLISECONDS_MAX;
+            if is_wrong && !*was_wrong {
+                tracing::error!(
+                    clock,
+                    seconds_ahead = milliseconds / 1_000,
+                    what_to_do = "start NTP on the machine of this clock, and let it set the clock",
+                    "a clock differs from the fleet's time; if only two clocks are known, the other one may be wrong"
+                );
+            }
+            *was_wrong = is_wrong;
+        }
+    }
+}
+
+/// Logs once that the certificate of a kind that expires first should have been renewed.
+fn check_lifetime(kind: CertificateKind, first: Option<&Expiry>, now: UnixSeconds, was_ending: &mut bool) {
+    let ending = first.filter(|expiry| expiry.left(now) < LIFETIME_LEFT_MIN);
+    if let (Some(expiry), false) = (ending, *was_ending) {
+        tracing::warn!(
+            name = expiry.hostname,
+            ends_at = expiry.not_after.0,
+            what_to_do = renewal(kind),
+            "a certificate should have been renewed by now; serving it until it ends"
+        );
+    }
+    *was_ending = ending.is_some();
+}
+
+/// The operator's next step for a certificate that should have been renewed.
+const fn renewal(kind: CertificateKind) -> &'static str {
+    match kind {
+        CertificateKind::Domains => {
+            "`tollhouse domain show PROJECT DOMAIN` says why it was not renewed and who must act"
+        }
+        CertificateKind::Platform => "replace the files of tls.platform_certificate_file and tls.platform_key_file",
     }
 }
 
@@ -250,7 +301,9 @@ pub(super) async fn housekeep(chores: Arc<Chores>, disk: Arc<OnDisk>, end: Shutd
         let now = chores.clock.now_seconds();
         let (domains, replaced) = blocking(move || checking.check(now, &telemetry)).await;
         chores.telemetry.certificates.show(CertificateKind::Domains, domains.as_ref(), now);
+        check_lifetime(CertificateKind::Domains, domains.as_ref(), now, &mut seen.domains_ending);
         if let Some(platform) = &disk.platform {
+            check_lifetime(CertificateKind::Platform, Some(&platform.expiry()), now, &mut seen.platform_ending);
             show_platform(&chores, platform, replaced, &mut platform_faults);
         }
         if ended {

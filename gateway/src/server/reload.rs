@@ -77,7 +77,11 @@ impl Reload {
             match read {
                 Ok(config) => self.take(config).await,
                 Err(error) => {
-                    tracing::error!(error = format!("{error:#}"), "refused the new settings; keeping the old ones");
+                    tracing::error!(
+                        error = format!("{error:#}"),
+                        what_to_do = "correct the file; `tollhouse check-config` lists its mistakes",
+                        "refused the new settings; keeping the old ones"
+                    );
                     self.refuse("it has mistakes; the gateway's log lists them");
                 }
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use contract::feed::Entity;
 use contract::project::Access;
 use contract::site::{Serves, Site};
+use contract::trouble::Trouble;
 use rcgen::{
     BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyPair, PKCS_ECDSA_P384_SHA384,
     PKCS_ECDSA_P521_SHA512, PKCS_ED25519, SignatureAlgorithm,
@@ -82,7 +83,8 @@ async fn faults(world: &World) -> Vec<String> {
     let (status, text) = world.admin.get("/status").await;
     assert_eq!(status, 200);
     let status: serde_json::Value = serde_json::from_str(&text).unwrap();
-    serde_json::from_value(status["platform_certificate_faults"].clone()).unwrap()
+    let faults: Vec<Trouble> = serde_json::from_value(status["platform_certificate_faults"].clone()).unwrap();
+    faults.into_iter().map(|fault| format!("{}: {}", fault.problem, fault.what_to_do)).collect()
 }
 
 /// Waits until the gateway reports exactly one fault of its platform certificate, with these words.

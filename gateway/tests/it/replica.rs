@@ -111,7 +111,8 @@ async fn a_gateway_that_restarts_while_the_control_plane_is_dead_serves_everythi
 async fn refusal(world: &World) -> Option<String> {
     let (_, status) = world.admin.get("/status").await;
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
-    status["replica_refuses"].as_str().map(str::to_owned)
+    let why = status["replica_refuses"].as_str()?;
+    Some(format!("{why}: {}", status["replica_remedy"].as_str().expect("a refusal has a next step")))
 }
 
 async fn refuses(world: &World) -> String {

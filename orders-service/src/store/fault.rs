@@ -21,6 +21,20 @@ contract::words! {
     }
 }
 
+impl FaultKind {
+    /// The operator's next step.
+    pub(crate) const fn remedy(self) -> &'static str {
+        match self {
+            Self::Busy => "check the locks and the load of the database",
+            Self::Full => "free space on the disk of the database",
+            Self::Corrupt => "restore a backup (docs/operator/backup.md)",
+            Self::Io => "check the disk and the file system; a PostgreSQL server must be the primary",
+            Self::Unreachable => "start the database server, or repair the network to it",
+            Self::Other => "read the database's message in the log of the orders-service",
+        }
+    }
+}
+
 /// A failure of the store. The text is for the log and never sent to a client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]

@@ -28,8 +28,9 @@ async fn a_full_disk_is_reported_to_operators() {
     let full = File::open_on(&directory.path().join("replica.redb"), |_| Ok(file::ROOM_MIN - 1)).unwrap();
     let follower = follower(full);
     assert!(follower.replace(vec![project("a", Plan::Free)], at(1)).await.is_err());
-    let why = follower.replica.refusal().unwrap();
+    let (why, what_to_do) = follower.replica.refusal().unwrap();
     assert!(why.contains("has 15 MiB left, and 16 MiB are needed"), "{why}");
+    assert_eq!(what_to_do, REPAIR_DISK);
 }
 
 /// Whether another task has run, and how long the writer waits for that.

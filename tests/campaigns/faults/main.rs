@@ -1,6 +1,7 @@
 //! Causes faults one after the other on a platform of several processes, and checks that each is visible in `tollhouse
-//! status`, in a metric of a dashboard, and in a firing alert of a real Prometheus, and that all of these end after the
-//! recovery. `bench/run fault-campaign` runs this and writes the table in docs/reference/fault-campaign.md.
+//! status`, in the log of a process, in a metric of a dashboard, and in a firing alert of a real Prometheus with its
+//! runbook; that status, log and runbook name a next step; and that status and alerts end after the recovery.
+//! `bench/run fault-campaign` runs this and writes the table in docs/reference/fault-campaign.md.
 //!
 //! The platform uses the programs, the files in `config/` and the alert rules unchanged, except for time: in the
 //! copy of the rules for Prometheus, an hour is a minute and a minute is a second.
@@ -10,8 +11,17 @@
 //! With the word `intruders` and a number in place of a table, intruders send that many requests during these faults
 //! (`bench/run intruders`).
 //!
-//! Needs root (small file systems that can be filled), `redis-server`, `prometheus` and PostgreSQL's programs.
+//! Needs root (small file systems that can be filled), `redis-server`, `prometheus`, `faketime` and PostgreSQL's
+//! programs.
 
+#[expect(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a part of tests that also set the clock of Redis"
+)]
+#[path = "../../../quota/src/tests/redis/clock.rs"]
+mod clock;
 mod faults;
 #[expect(dead_code, reason = "the campaign of several faults uses the rest")]
 #[path = "../fleet/fleet.rs"]

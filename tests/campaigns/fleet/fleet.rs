@@ -50,7 +50,7 @@ pub(crate) struct Fleet {
     pub(crate) others: BTreeMap<&'static str, Vec<String>>,
     store: Store,
     programs: PathBuf,
-    repository: PathBuf,
+    pub(crate) repository: PathBuf,
     processes: BTreeMap<&'static str, Child>,
     disks: Vec<PathBuf>,
     /// Sockets that do not listen: no other process of this machine gets the port, even while its server is down.

@@ -27,9 +27,10 @@ pub(crate) fn is_in_the_catalogue(status: u16, code: &str) -> Result<(), Broken>
     }
 }
 
-/// The lines of trouble in a status.
+/// The problems in a status.
 pub(crate) fn trouble(status: &Value) -> Vec<String> {
-    status["trouble"].as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_owned()).collect()
+    let troubles = status["trouble"].as_array().unwrap();
+    troubles.iter().map(|trouble| trouble["problem"].as_str().unwrap().to_owned()).collect()
 }
 
 /// What must never be said, whatever fails.

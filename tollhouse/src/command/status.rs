@@ -1,5 +1,5 @@
 //! `tollhouse status`: the state of all processes on one screen. Processes that do not answer and all other problems
-//! are lines with TROUBLE.
+//! are lines with TROUBLE, each with the party that must act and its next step.
 
 mod trouble;
 
@@ -136,7 +136,16 @@ fn readable(all: &Value) -> String {
         text.push_str(&format!("\n{}", table(refusals, &columns)));
     }
     let troubles = all.get("trouble").and_then(Value::as_array).into_iter().flatten();
-    let troubles: Vec<String> = troubles.map(|one| format!("TROUBLE   {}\n", word(one))).collect();
+    let troubles = troubles.map(|one| {
+        let field = |name: &str| word(one.get(name).unwrap_or(&Value::Null));
+        format!(
+            "TROUBLE   {}\n          to do ({}): {}\n",
+            field("problem"),
+            field("who_must_act"),
+            field("what_to_do")
+        )
+    });
+    let troubles: Vec<String> = troubles.collect();
     text.push_str(&format!(
         "\n{}",
         if troubles.is_empty() { "No problems found.".to_owned() } else { troubles.concat() }

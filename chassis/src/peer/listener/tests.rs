@@ -112,9 +112,21 @@ fn a_worse_pair_does_not_replace_the_certificate_in_use() {
         assert_eq!(tls.files.check(NOW), expected.is_none(), "{case}");
         assert_eq!(refused(&tls), expected, "{case}");
         assert_eq!(tls.files.current.load().chain_pem == good, expected.is_some(), "{case}");
-        let words = Listeners::of([&None, &Some(tls.clone())]).faults();
-        assert_eq!(words.len(), usize::from(expected.is_some()), "{case}: {words:?}");
+        let listeners = Listeners::of([&None, &Some(tls.clone())]);
+        let found = listeners.faults(NOW);
+        assert_eq!(found.len(), usize::from(expected.is_some()), "{case}: {found:?}");
+        assert!(found.iter().all(|one| one.what_to_do.contains("tollhouse node certificates")), "{found:?}");
     }
+}
+
+#[test]
+fn a_certificate_in_use_that_expires_within_30_days_is_reported() {
+    let files = Files::new();
+    files.put(&GOOD.of(&authority()));
+    let listeners = Listeners::of([&Some(files.load())]);
+    assert!(listeners.faults(NOW.plus(70 * DAY)).is_empty());
+    let found = listeners.faults(NOW.plus(70 * DAY + 1));
+    assert!(found[0].problem.ends_with("leaf.pem) expires at 2027-04-25T08:00:00Z"), "{found:?}");
 }
 
 #[test]

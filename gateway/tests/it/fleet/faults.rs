@@ -224,12 +224,13 @@ async fn an_unreachable_store_is_reported_with_the_next_step_until_it_is_back() 
     let node = &fleet.nodes[0];
     let trouble = async || {
         let status: serde_json::Value = serde_json::from_str(&node.admin.get("/status").await.1).unwrap();
-        status["quota"]["store_trouble"].as_str().map(str::to_owned)
+        assert_eq!(status["quota"]["store_trouble"].is_null(), status["quota"]["store_remedy"].is_null(), "{status}");
+        status["quota"]["store_remedy"].as_str().map(str::to_owned)
     };
     eventually("nothing is wrong", async || trouble().await.is_none().then_some(())).await;
     fleet.proxies[0].cut(true);
     let next_step = "start the quota store, or repair the network to it";
-    eventually("the status names it", async || trouble().await.filter(|said| said.ends_with(next_step))).await;
+    eventually("the status names it", async || trouble().await.filter(|said| said == next_step)).await;
     eventually("the log names it", async || {
         let log = std::fs::read_to_string(&node.log).unwrap();
         log.lines().find(|line| line.contains("lost the quota store") && line.contains(next_step)).map(drop)
