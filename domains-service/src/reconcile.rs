@@ -10,7 +10,7 @@ mod issue;
 mod primary;
 
 use chassis::random::jitter;
-use contract::feed::{Entity, Revision};
+use contract::feed::Entity;
 use contract::time::UnixMillis;
 use serde_json::json;
 
@@ -295,22 +295,21 @@ fn served_until(plans: &Plans, project: &ProjectRecord) -> Option<UnixMillis> {
     (!has_domains).then(|| project.unpaid_since.map_or(UnixMillis(0), |since| since.plus(UNPAID_GRACE_MILLIS)))
 }
 
-/// Takes domains out of service: a gateway that has applied the commit no longer serves their names. Returns the
-/// revision to wait for.
+/// Takes domains out of service: a gateway that has applied the commit no longer serves their names. The caller commits.
 pub(crate) async fn remove(
     metrics: &Metrics,
-    mut write: Write,
+    write: &mut Write,
     domains_to_remove: Vec<Domain>,
     project: &ProjectRecord,
     actor: &Actor,
-) -> Result<Revision> {
+) -> Result<()> {
     let now = write.now();
     let had_primary = domains_to_remove.iter().any(|domain| domain.primary);
     let mut removed = Vec::new();
     for mut domain in domains_to_remove {
         let before = domain.status;
         queue::leave(write.connection(), &domain.name, &project.id.uid).await?;
-        publish::withdraw(&mut write, &domain).await?;
+        publish::withdraw(write, &domain).await?;
         domains::release(write.connection(), &domain.name, &project.id, &project.salt, now).await?;
         domain.primary = false;
         domain.redirect = None;
@@ -334,7 +333,7 @@ pub(crate) async fn remove(
         write.record_withdrawal(Kind::Name, domain.name.as_str(), &project.id).await?;
     }
     if had_primary {
-        primary::succeed(&mut write, &project.id).await?;
+        primary::succeed(write, &project.id).await?;
     }
-    write.commit().await
+    Ok(())
 }
