@@ -95,9 +95,7 @@ async fn postpone(store: &Store, authorities: &Authorities, mut leased: Leased<D
 async fn check(issuing: &Issuing, domain: &Domain) -> Result<Option<DnsCheck>> {
     let store = &issuing.core.store;
     let Some(project) = store.find_project(&domain.project).await? else { return Ok(None) };
-    let mut connection = store.reader().acquire().await?;
-    let claims = domains::find_claims(&mut connection, &domain.name).await?;
-    drop(connection);
+    let claims = domains::find_claims(&mut store.reader().acquire().await?, &domain.name).await?;
     Ok(check_dns(issuing, &project, domain, claim(&claims, &project, domain)).await)
 }
 
