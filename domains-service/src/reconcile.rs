@@ -273,18 +273,15 @@ async fn take_over(
 /// The project that holds the domain's name. Another project's domain is read and locked only if the check allows a
 /// takeover.
 async fn holder(write: &mut Write, domain: &Domain, claims: NameClaims, check: &DnsCheck) -> Result<Holder> {
-    Ok(match claims.holder {
-        None => Holder::Free,
-        Some(project) if project == domain.project => Holder::This,
-        Some(other) => {
-            let theirs = if check.judged.passes() {
-                domains::find_domain(write.connection(), &other, &domain.name).await?.map(Box::new)
-            } else {
-                None
-            };
-            Holder::Another(other, theirs)
-        }
-    })
+    let Some(holder) = claims.holder else { return Ok(Holder::Free) };
+    if holder == domain.project {
+        return Ok(Holder::This);
+    }
+    let mut theirs = None;
+    if check.judged.passes() {
+        theirs = domains::find_domain(write.connection(), &holder, &domain.name).await?.map(Box::new);
+    }
+    Ok(Holder::Another(holder, theirs))
 }
 
 /// When the project's domains stop being served. `None` if its plan includes custom domains.
