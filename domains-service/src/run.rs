@@ -148,8 +148,7 @@ pub async fn start_in(
     let (mut parts, mut admins) = (JoinSet::new(), JoinSet::new());
     parts.spawn(serve_over(http, tls, public, limits, shutdown.clone()));
     parts.spawn(serve_over(internal, internal_tls, inside, limits, shutdown.clone()));
-    let bounds = (config.change_log_rows, config.webhooks.disable_after);
-    let workers = workers(&app, watched, bounds, &shutdown);
+    let workers = workers(&app, watched, (config.change_log_rows, config.webhooks.disable_after), &shutdown);
     admins.spawn(serve(admin, for_admin, ServeLimits::default(), admin_shutdown.clone()));
     listening.set(true);
     let task = tokio::spawn(async move {
