@@ -6,16 +6,16 @@
 //! that soon. While the database is away nothing is sent.
 
 use chassis::random::jitter;
-use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::clock::Clock;
+use chassis::shares::Shares;
 use chassis::shutdown::Shutdown;
 use chassis::webhook::{Attempt, AttemptResult, Message, next_attempt};
 use contract::time::UnixMillis;
-use tokio::task::{Id, JoinSet};
+use tokio::task::JoinSet;
 
 use crate::app::ApiState;
 use crate::store::Result;
@@ -41,56 +41,47 @@ const RENEW_INTERVAL: Duration = Duration::from_secs(3);
 /// Sends due deliveries, and disables endpoints that failed for `disable_after`, until `shutdown`. Then finishes the
 /// attempts in progress, each of which has a deadline.
 pub(crate) async fn deliver(api: Arc<ApiState>, disable_after: Duration, shutdown: Shutdown) {
-    let mut attempts = Attempts::default();
+    let mut attempts = Attempts {
+        tasks: JoinSet::new(),
+        of_projects: Shares::new(ATTEMPTS_AT_ONCE, ATTEMPTS_PER_PROJECT),
+        of_endpoints: Shares::new(ATTEMPTS_AT_ONCE, 1),
+    };
     while !shutdown.has_begun() {
         match api.core.store.due_deliveries(api.core.clock.now()).await {
-            Ok(due) => due.into_iter().for_each(|due| attempts.start(&api, disable_after, due)),
+            Ok(due) => due.iter().for_each(|due| attempts.start(&api, disable_after, due)),
             Err(error) => tracing::error!(%error, "cannot read due webhook deliveries; retrying"),
         }
         tokio::select! {
             () = shutdown.begun() => {}
-            () = attempts.ended(), if !attempts.of.is_empty() => {}
+            // The claim of an attempt that broke off runs out.
+            _ = attempts.tasks.join_next(), if !attempts.tasks.is_empty() => {}
             () = tokio::time::sleep(SEARCH_INTERVAL) => {}
         }
     }
-    while !attempts.of.is_empty() {
-        attempts.ended().await;
-    }
+    while attempts.tasks.join_next().await.is_some() {}
 }
 
 /// The attempts in progress.
-#[derive(Default)]
 struct Attempts {
     tasks: JoinSet<()>,
-    of: HashMap<Id, DueDelivery>,
+    of_projects: Arc<Shares>,
+    /// With one permit for each endpoint.
+    of_endpoints: Arc<Shares>,
 }
 
 impl Attempts {
     /// Starts an attempt, unless its endpoint has one in progress or the maximum is reached; a later search finds it
     /// again.
-    fn start(&mut self, api: &Arc<ApiState>, disable_after: Duration, due: DueDelivery) {
-        let of_project = self.of.values().filter(|other| other.project == due.project).count();
-        let is_busy = self.of.values().any(|other| other.endpoint == due.endpoint);
-        if is_busy || of_project >= ATTEMPTS_PER_PROJECT || self.of.len() >= ATTEMPTS_AT_ONCE {
-            return;
-        }
+    fn start(&mut self, api: &Arc<ApiState>, disable_after: Duration, due: &DueDelivery) {
+        let of_endpoint = self.of_endpoints.take(&due.endpoint);
+        let Some(permits) = of_endpoint.zip(self.of_projects.take(&due.project)) else { return };
         let (api, delivery) = (api.clone(), due.delivery);
-        let task = self.tasks.spawn(async move {
+        self.tasks.spawn(async move {
+            let _permits = permits;
             if let Err(error) = attempt(&api, disable_after, delivery).await {
                 tracing::error!(%error, "cannot record a webhook delivery; it will be sent again");
             }
         });
-        self.of.insert(task.id(), due);
-    }
-
-    /// Waits until an attempt has ended.
-    async fn ended(&mut self) {
-        let id = match self.tasks.join_next_with_id().await {
-            Some(Ok((id, ()))) => id,
-            Some(Err(error)) => error.id(), // it broke off: its claim runs out
-            None => return self.of.clear(),
-        };
-        self.of.remove(&id);
     }
 }
 

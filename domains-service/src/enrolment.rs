@@ -90,30 +90,26 @@ async fn enrol(
     (name, file): (&str, &str),
     credential: anyhow::Result<Secret>,
 ) -> Result<()> {
-    let (reason, what_to_do) = match credential {
+    let refused = match credential {
         Ok(credential) => {
             let digest = digest_of(&credential);
             let new = Enrolment { kind, name, digest: &digest, expires_at: None, from: Origin::File(file) };
             let mut write = api.core.store.write().await?;
             let enrolled = write.enrol(&new).await?;
             write.commit().await?;
-            match enrolled {
-                Ok(is_new) => {
-                    if is_new {
-                        tracing::info!(kind = kind.as_str(), name, actor = file, "enrolled a credential from a file");
-                    }
-                    return Ok(());
-                }
-                Err(why) => in_words(&why, kind, name),
+            if let Ok(true) = enrolled {
+                tracing::info!(kind = kind.as_str(), name, actor = file, "enrolled a credential from a file");
             }
+            enrolled.err().map(|why| in_words(&why, kind, name))
         }
-        Err(error) => {
-            let what_to_do =
-                format!("{error:#}; write the credential of {name} into it, or remove it, and restart this service");
-            ("unreadable", what_to_do)
-        }
+        Err(error) => Some((
+            "unreadable",
+            format!("{error:#}; write the credential of {name} into it, or remove it, and restart this service"),
+        )),
     };
-    refuse(api, file, name, (reason, what_to_do));
+    if let Some(refused) = refused {
+        refuse(api, file, name, refused);
+    }
     Ok(())
 }
 

@@ -218,15 +218,9 @@ impl Follower {
     /// Sends all changes that the follower lacks. If the log requires another snapshot right after one, without a
     /// change in between, the stream ends: the follower reconnects after a growing pause.
     async fn catch_up(&mut self) -> Result<(), Ended> {
-        let mut last = None;
+        let (core, mut last) = (self.gateways.core.clone(), None);
         loop {
-            match self
-                .gateways
-                .core
-                .store
-                .changes_after(&self.gateways.core.sealing, self.sent, CHANGES_PER_READ)
-                .await?
-            {
+            match core.store.changes_after(&core.sealing, self.sent, CHANGES_PER_READ).await? {
                 Next::Changes(changes) if changes.is_empty() => return Ok(()),
                 Next::Changes(changes) => self.changes(changes).await?,
                 Next::Snapshot if last == Some(self.sent) => return Err(Ended::Circle),

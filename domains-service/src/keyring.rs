@@ -109,12 +109,9 @@ async fn reseal(core: &Core, stored: &[SealedGeneration]) -> anyhow::Result<()> 
         match core.sealing.reseal(&stored.sealed, &place(stored.number)) {
             Ok(sealed) => write.replace_generation(&SealedGeneration { sealed, ..stored }).await?,
             // It is damaged, and is not used.
-            Err(error) => {
-                tracing::debug!(
-                    number = stored.number, %error,
-                    "cannot seal a signing key of gateways with the newest secret"
-                );
-            }
+            Err(error) => tracing::debug!(
+                number = stored.number, %error, "cannot seal a signing key of gateways with the newest secret"
+            ),
         }
     }
     Ok(write.commit().await.map(drop)?)

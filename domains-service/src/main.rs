@@ -29,14 +29,10 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Logging may not have started yet, and the person who ran this command reads the terminal.
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    let Err(error) = run(&Arguments::parse()) else { return ExitCode::SUCCESS };
+    // Logging may not have started yet, and the person who ran this command reads the terminal.
+    eprintln!("{error:#}");
+    ExitCode::FAILURE
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<()> {

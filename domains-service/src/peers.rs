@@ -48,8 +48,8 @@ pub(crate) struct Peers {
 impl Peers {
     /// The replicas over this store.
     pub(crate) fn of(store: &Store) -> anyhow::Result<Self> {
-        let replica: String = chassis::random::bytes::<8>()?.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Self { store: store.clone(), replica: replica.into() })
+        let replica = u64::from_be_bytes(chassis::random::bytes()?);
+        Ok(Self { store: store.clone(), replica: format!("{replica:016x}").into() })
     }
 
     /// Sends a gateway's report to the other replicas. The gateway's next report repeats a lost one.

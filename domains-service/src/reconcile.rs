@@ -10,7 +10,7 @@ mod issue;
 mod primary;
 
 use chassis::random::jitter;
-use contract::feed::{Entity, Revision};
+use contract::feed::Entity;
 use contract::time::UnixMillis;
 use serde_json::json;
 
@@ -95,9 +95,7 @@ async fn postpone(store: &Store, authorities: &Authorities, mut leased: Leased<D
 async fn check(issuing: &Issuing, domain: &Domain) -> Result<Option<DnsCheck>> {
     let store = &issuing.core.store;
     let Some(project) = find_project(store.reader(), &domain.project).await? else { return Ok(None) };
-    let mut connection = store.reader().acquire().await?;
-    let claims = domains::find_claims(&mut connection, &domain.name).await?;
-    drop(connection);
+    let claims = domains::find_claims(&mut store.reader().acquire().await?, &domain.name).await?;
     Ok(check_dns(issuing, &project, domain, claim(&claims, &project, domain)).await)
 }
 
@@ -275,18 +273,15 @@ async fn take_over(
 /// The project that holds the domain's name. Another project's domain is read and locked only if the check allows a
 /// takeover.
 async fn holder(write: &mut Write, domain: &Domain, claims: NameClaims, check: &DnsCheck) -> Result<Holder> {
-    Ok(match claims.holder {
-        None => Holder::Free,
-        Some(project) if project == domain.project => Holder::This,
-        Some(other) => {
-            let theirs = if check.judged.passes() {
-                domains::find_domain(write.connection(), &other, &domain.name).await?.map(Box::new)
-            } else {
-                None
-            };
-            Holder::Another(other, theirs)
-        }
-    })
+    let Some(holder) = claims.holder else { return Ok(Holder::Free) };
+    if holder == domain.project {
+        return Ok(Holder::This);
+    }
+    let mut theirs = None;
+    if check.judged.passes() {
+        theirs = domains::find_domain(write.connection(), &holder, &domain.name).await?.map(Box::new);
+    }
+    Ok(Holder::Another(holder, theirs))
 }
 
 /// When the project's domains stop being served. `None` if its plan includes custom domains.
@@ -295,22 +290,21 @@ fn served_until(plans: &Plans, project: &ProjectRecord) -> Option<UnixMillis> {
     (!has_domains).then(|| project.unpaid_since.map_or(UnixMillis(0), |since| since.plus(UNPAID_GRACE_MILLIS)))
 }
 
-/// Takes domains out of service: a gateway that has applied the commit no longer serves their names. Returns the
-/// revision to wait for.
+/// Takes domains out of service: a gateway that has applied the commit no longer serves their names. The caller commits.
 pub(crate) async fn remove(
     metrics: &Metrics,
-    mut write: Write,
+    write: &mut Write,
     domains_to_remove: Vec<Domain>,
     project: &ProjectRecord,
     actor: &Actor,
-) -> Result<Revision> {
+) -> Result<()> {
     let now = write.now();
     let had_primary = domains_to_remove.iter().any(|domain| domain.primary);
     let mut removed = Vec::new();
     for mut domain in domains_to_remove {
         let before = domain.status;
         queue::leave(write.connection(), &domain.name, &project.id.uid).await?;
-        publish::withdraw(&mut write, &domain).await?;
+        publish::withdraw(write, &domain).await?;
         domains::release(write.connection(), &domain.name, &project.id, &project.salt, now).await?;
         domain.primary = false;
         domain.redirect = None;
@@ -334,7 +328,7 @@ pub(crate) async fn remove(
         write.record_withdrawal(Kind::Name, domain.name.as_str(), &project.id).await?;
     }
     if had_primary {
-        primary::succeed(&mut write, &project.id).await?;
+        primary::succeed(write, &project.id).await?;
     }
-    write.commit().await
+    Ok(())
 }

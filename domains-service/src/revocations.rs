@@ -14,7 +14,7 @@ use chassis::shutdown::Shutdown;
 use crate::gateways::Gateways;
 use crate::keyring;
 use crate::store::comparison::{self, Revocation};
-use crate::store::credentials::Kind;
+use crate::store::credentials::{Kind, Recorded};
 use crate::store::revocations::Revocations;
 
 /// Interval of reads of the database.
@@ -51,14 +51,9 @@ pub(crate) async fn revoke_again(gateways: &Gateways) -> anyhow::Result<()> {
     let mut revoked_gateways = Vec::new();
     for revoked in &lost {
         let Revocation { digest, name, kind, .. } = revoked;
-        let holder = match kind.parse::<Kind>() {
-            Ok(kind) => write
-                .last_credential(kind, name)
-                .await?
-                .filter(|last| last.credential.digest == *digest && last.revoked_at.is_none()),
-            Err(_) => None,
-        };
-        if let Some(good) = holder {
+        let last = if let Ok(kind) = kind.parse::<Kind>() { write.last_credential(kind, name).await? } else { None };
+        let is_good = |last: &Recorded| last.credential.digest == *digest && last.revoked_at.is_none();
+        if let Some(good) = last.filter(is_good) {
             write.revoke(&good.credential).await?;
             revoked_gateways.extend((good.credential.kind == Kind::Gateway).then_some(good.credential.name));
         }

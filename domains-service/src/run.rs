@@ -151,8 +151,7 @@ pub async fn start_in(
     ];
     let watching = serve(admin, for_admin, ServeLimits::default(), admin_shutdown.clone());
     let mut listeners = ServiceListeners::start(serving, watching, admin_shutdown);
-    let bounds = (config.change_log_rows, config.webhooks.disable_after);
-    let workers = workers(&app, watched, bounds, &shutdown);
+    let workers = workers(&app, watched, (config.change_log_rows, config.webhooks.disable_after), &shutdown);
     listening.set(true);
     let task = tokio::spawn(async move {
         let mut result = listeners.drained(&shutdown, &health).await;

@@ -17,7 +17,7 @@ use crate::project::ProjectRef;
 use crate::store::log::claim;
 use crate::store::projects::find_project;
 use crate::store::withdrawals::{self, Kind, Withdrawal};
-use crate::store::{Result, Store, acme};
+use crate::store::{Result, Store, Write, acme};
 
 /// Withdrawals that are read, oldest first, to measure since when each process is waited for.
 const ROWS_MEASURED_MAX: i64 = 1_000;
@@ -57,13 +57,14 @@ pub(crate) async fn wait(gateways: &Gateways, revision: Revision) -> Result<Ackn
     Ok(acknowledged)
 }
 
-/// As [`wait`], for a new withdrawal of `which`. If a gateway has not confirmed it, an event of the project says so.
+/// Commits a new withdrawal of `which`, and waits as [`wait`]. If a gateway has not confirmed it, an event of the project says so.
 pub(crate) async fn confirm(
     gateways: &Gateways,
-    revision: Revision,
+    write: Write,
     (kinds, which): (&[Kind], &str),
     project: &ProjectRef,
 ) -> Result<Acknowledged> {
+    let revision = write.commit().await?;
     let acknowledged = wait(gateways, revision).await?;
     if acknowledged.lagging.is_empty() {
         return Ok(acknowledged);

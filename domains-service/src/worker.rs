@@ -7,16 +7,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use chassis::shares::Shares;
 use chassis::shutdown::Shutdown;
 use chassis::sql::RowKey;
-use contract::hostname::Hostname;
 use futures_util::FutureExt as _;
-use tokio::task::{self, JoinSet};
+use tokio::task::JoinSet;
 
 use crate::app::Issuing;
 use crate::domain::{Domain, Status};
 use crate::gateways::Gateways;
-use crate::project::ProjectRef;
 use crate::reconcile::{self, Reason};
 use crate::store::sessions::{ABSOLUTE_MILLIS_MAX, IDLE_MILLIS_MAX};
 use crate::store::usage::USAGE_DAYS_MAX;
@@ -79,26 +78,23 @@ const ROWS_NAMED_MAX: usize = 100;
 /// Stale keys deleted per round.
 const KEYS_PER_TIDYING: i64 = 500;
 
-/// Domains in progress, by task.
-#[derive(Default)]
+/// Domains in progress.
 struct InProgress {
     tasks: JoinSet<Result<()>>,
-    domains: HashMap<task::Id, (ProjectRef, Hostname)>,
+    of_projects: Arc<Shares>,
+    /// With one permit for each domain.
+    of_domains: Arc<Shares>,
 }
 
 impl InProgress {
-    /// Whether this project may have another domain in progress, and this domain is not in progress yet.
-    fn has_room_for(&self, domain: &Domain) -> bool {
-        let of_project = self.domains.values().filter(|(project, _)| *project == domain.project);
-        self.domains.len() < DOMAINS_AT_ONCE
-            && of_project.clone().count() < DOMAINS_AT_ONCE_PER_PROJECT
-            && !of_project.clone().any(|(_, name)| *name == domain.name)
-    }
-
+    /// Starts on a domain, unless it is in progress already, or a maximum is reached.
     fn begin(&mut self, issuing: &Arc<Issuing>, domain: Domain) {
-        let place = (domain.project.clone(), domain.name.clone());
+        let uid = domain.project.uid.as_str();
+        let of_domain = self.of_domains.take(&format!("{uid} {}", domain.name));
+        let Some(permits) = of_domain.zip(self.of_projects.take(uid)) else { return };
         let issuing = issuing.clone();
-        let handle = self.tasks.spawn(async move {
+        self.tasks.spawn(async move {
+            let _permits = permits;
             match reconcile::reconcile(&issuing, &domain, Reason::Schedule).await {
                 // The row is recorded as unreadable; the domain waits for its repair.
                 Err(StoreError::Unreadable { .. }) => {
@@ -109,18 +105,13 @@ impl InProgress {
             }
             .inspect_err(|error| tracing::error!(%error, domain = %domain.name, "cannot reconcile a domain; retrying"))
         });
-        self.domains.insert(handle.id(), place);
     }
 
     /// Waits until one is done; returns whether it succeeded.
     async fn one_done(&mut self) -> bool {
-        match self.tasks.join_next_with_id().await {
-            Some(Ok((id, result))) => {
-                self.domains.remove(&id);
-                result.is_ok()
-            }
+        match self.tasks.join_next().await {
+            Some(Ok(result)) => result.is_ok(),
             Some(Err(broken)) => {
-                self.domains.remove(&broken.id());
                 tracing::error!(
                     error = %broken,
                     "the task of a domain panicked; retrying when its lease ends. This is a defect: report it with \
@@ -135,7 +126,11 @@ impl InProgress {
 
 /// Reconciles due domains until `shutdown`. A slow domain (slow DNS or authority) delays only a few of its own project.
 pub(crate) async fn reconcile_domains(issuing: Arc<Issuing>, shutdown: Shutdown) {
-    let mut in_progress = InProgress::default();
+    let mut in_progress = InProgress {
+        tasks: JoinSet::new(),
+        of_projects: Shares::new(DOMAINS_AT_ONCE, DOMAINS_AT_ONCE_PER_PROJECT),
+        of_domains: Shares::new(DOMAINS_AT_ONCE, 1),
+    };
     let mut search = true;
     while !shutdown.has_begun() {
         if search && let Err(error) = claim_due(&issuing, &mut in_progress).await {
@@ -158,7 +153,7 @@ pub(crate) async fn reconcile_domains(issuing: Arc<Issuing>, shutdown: Shutdown)
 
 /// Claims due domains, up to the maximum in progress.
 async fn claim_due(issuing: &Arc<Issuing>, in_progress: &mut InProgress) -> Result<()> {
-    if in_progress.domains.len() >= DOMAINS_AT_ONCE {
+    if in_progress.tasks.len() >= DOMAINS_AT_ONCE {
         return Ok(());
     }
     let (store, now) = (&issuing.core.store, issuing.core.clock.now());
@@ -166,9 +161,7 @@ async fn claim_due(issuing: &Arc<Issuing>, in_progress: &mut InProgress) -> Resu
         tracing::warn!(%error, "cannot give back the lease of a domain; retrying until the lease ends");
     }
     for domain in store.due_domains(now, DOMAINS_AT_ONCE_PER_PROJECT, DOMAINS_PER_SEARCH).await? {
-        if in_progress.has_room_for(&domain) {
-            in_progress.begin(issuing, domain);
-        }
+        in_progress.begin(issuing, domain);
     }
     Ok(())
 }

@@ -91,13 +91,12 @@ async fn create(
     let expires_at = days.map(|days| write.now().plus(i64::from(days) * DAY_MILLIS));
     let (digest, from) = (digest_of(&credential), Origin::Maker(&maker.digest));
     let enrolled = write.enrol(&Enrolment { kind, name: &name, digest: &digest, expires_at, from }).await?;
-    enrolled.map_err(|why| match why {
-        NotEnrolled::TooMany => {
-            Code::CredentialExists.refuse("The maximum of credentials of this kind is reached. Revoke one first.")
-        }
-        // The others cannot be: the credential was made a moment ago.
-        _ => Code::CredentialExists
-            .refuse(format!("The credential {name:?} exists. Revoke it first, or choose another name.")),
+    enrolled.map_err(|why| {
+        Code::CredentialExists.refuse(match why {
+            NotEnrolled::TooMany => "The maximum of credentials of this kind is reached. Revoke one first.".to_owned(),
+            // The others cannot be: the credential was made a moment ago.
+            _ => format!("The credential {name:?} exists. Revoke it first, or choose another name."),
+        })
     })?;
     write.commit().await?;
     learn(&gateways).await;

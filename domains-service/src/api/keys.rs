@@ -166,8 +166,7 @@ async fn rotate(
     let detail = json!({ "key": old.id, "new_key": new.id, "overlap_seconds": overlap });
     write.record(&project, None, "key.rotated", &actor, detail).await?;
     if overlap == 0 || ends_sooner {
-        let revision = write.commit().await?;
-        withdrawals::confirm(&gateways, revision, (&[Kind::Key], old.id.as_str()), &project).await?;
+        withdrawals::confirm(&gateways, write, (&[Kind::Key], old.id.as_str()), &project).await?;
     } else {
         gateways.commit_everywhere(write).await?;
     }
@@ -191,8 +190,7 @@ async fn revoke(
     let acknowledged = if key.revoked_at.is_none() {
         withdraw(&mut write, &mut key).await?;
         write.record(&project, None, "key.revoked", &actor, json!({ "key": key.id })).await?;
-        let revision = write.commit().await?;
-        Some(withdrawals::confirm(&gateways, revision, withdrawal, &project).await?)
+        Some(withdrawals::confirm(&gateways, write, withdrawal, &project).await?)
     } else {
         drop(write);
         withdrawals::repeat(&gateways, withdrawal, &project).await?

@@ -287,8 +287,7 @@ async fn spread(
         gateways.commit_everywhere(write).await?;
         withdrawals::repeat(gateways, (WITHDRAWN, name), &project.id).await?
     } else {
-        let revision = write.commit().await?;
-        Some(withdrawals::confirm(gateways, revision, (&fresh, name), &project.id).await?)
+        Some(withdrawals::confirm(gateways, write, (&fresh, name), &project.id).await?)
     };
     Ok(acknowledged.is_some_and(|acknowledged| !acknowledged.lagging.is_empty()))
 }

@@ -76,8 +76,7 @@ async fn remove(
     for project in &kept {
         erase(write.connection(), &project.id, now).await?;
     }
-    let revision = write.commit().await?;
-    let acknowledged = withdrawals::confirm(&gateways, revision, (&[Kind::Project], name.as_str()), &gone).await?;
+    let acknowledged = withdrawals::confirm(&gateways, write, (&[Kind::Project], name.as_str()), &gone).await?;
     let took = core.clock.monotonic().saturating_sub(started);
     Ok(view::removed(&acknowledged, took.min(Duration::from_mins(1))))
 }

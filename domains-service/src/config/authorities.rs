@@ -1,7 +1,6 @@
 //! The settings of public certificate authorities.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
@@ -82,7 +81,6 @@ pub(super) fn read(root: &Section<'_>) -> Option<Vec<AcmeSettings>> {
 }
 
 fn one(section: &Section<'_>) -> Option<AcmeSettings> {
-    let key_id = section.optional::<String>("eab_key_id");
     let fits = |url: &String| url.starts_with("https://") || url.starts_with("http://127.0.0.1:");
     let directory = "\"https://acme-v02.api.letsencrypt.org/directory\"";
     chassis::settings!(AcmeSettings {
@@ -94,9 +92,9 @@ fn one(section: &Section<'_>) -> Option<AcmeSettings> {
             fits(url)
         }),
         contact: section.list("contact"),
-        ca_certificate: file(section, "ca_certificate_file", section.path("ca_certificate_file")),
+        ca_certificate: file(section, "ca_certificate_file"),
         caa_identity: section.required("caa_identity", "\"letsencrypt.org\""),
-        external_account: external_account(section, key_id, section.path("eab_hmac_key_file")),
+        external_account: external_account(section),
         challenges: section.list("challenges").map(|kinds| match kinds {
             none if none.is_empty() => ChallengeKind::ALL.to_vec(),
             kinds => kinds,
@@ -120,19 +118,15 @@ fn limits(section: &Section<'_>) -> Option<Limits> {
 }
 
 /// The contents of a file, if one is named.
-fn file(section: &Section<'_>, setting: &str, path: Option<Option<PathBuf>>) -> Option<Option<Vec<u8>>> {
-    let Some(path) = path? else { return Some(None) };
+fn file(section: &Section<'_>, setting: &str) -> Option<Option<Vec<u8>>> {
+    let Some(path) = section.path(setting)? else { return Some(None) };
     let read = read_regular(&path, CERTIFICATES_BYTES_MAX);
     let read = read.map_err(|error| section.complain(setting, format!("cannot read it: {error}")));
     read.ok().map(|(bytes, _)| Some(bytes.to_vec()))
 }
 
-fn external_account(
-    section: &Section<'_>,
-    key_id: Option<Option<String>>,
-    hmac_key: Option<Option<PathBuf>>,
-) -> Option<Option<ExternalAccount>> {
-    let bytes = file(section, "eab_hmac_key_file", hmac_key);
+fn external_account(section: &Section<'_>) -> Option<Option<ExternalAccount>> {
+    let (key_id, bytes) = (section.optional::<String>("eab_key_id"), file(section, "eab_hmac_key_file"));
     match (key_id?, bytes?) {
         (None, None) => Some(None),
         (Some(key_id), Some(text)) => {

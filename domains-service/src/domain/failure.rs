@@ -87,17 +87,12 @@ impl IssueError {
 
     /// Whether the cause is not the name: the order waits, and no attempt is used.
     pub(crate) fn is_wait(&self) -> bool {
-        self.until().is_some() || self.is_queued()
-    }
-
-    /// Whether the name waits for its turn, in a queue of ours.
-    pub(crate) const fn is_queued(&self) -> bool {
-        matches!(self, Self::Queued { .. } | Self::NoGateway)
+        self.until().is_some() || matches!(self, Self::Queued { .. } | Self::NoGateway)
     }
 
     /// Whether the name keeps its place in our queue: the authority has not answered for it.
     pub(crate) const fn keeps_place(&self) -> bool {
-        self.is_queued() || matches!(self, Self::Away { .. })
+        matches!(self, Self::Queued { .. } | Self::NoGateway | Self::Away { .. })
     }
 
     /// The text for the domain's owner. It contains no text of the network, the operating system or another server.

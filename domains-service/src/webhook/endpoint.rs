@@ -82,13 +82,8 @@ impl EndpointRecord {
             let bytes = sealing.open(sealed, &place(&self.id)).context("a webhook's secret")?;
             Ok(SigningSecret::from_bytes(bytes.to_vec())?)
         };
-        let mut secrets = vec![open(&self.sealed_secret)?];
-        if let Some((sealed, until)) = &self.previous
-            && now < *until
-        {
-            secrets.push(open(sealed)?);
-        }
-        Ok(secrets)
+        let previous = self.previous.iter().filter(|(_, until)| now < *until).map(|(sealed, _)| sealed);
+        std::iter::once(&self.sealed_secret).chain(previous).map(|sealed| open(sealed)).collect()
     }
 }
 

@@ -164,9 +164,7 @@ async fn check(
     let text = params.text("name").unwrap_or_default();
     let Attachable { name, local, .. } = core.settings.attachable(text).map_err(unattachable)?;
     throttle(&api.throttles, Asking::Check, &id, name.as_str())?;
-    let mut connection = core.store.reader().acquire().await?;
-    let claims = domains::find_claims(&mut connection, &name).await?;
-    drop(connection);
+    let claims = domains::find_claims(&mut core.store.reader().acquire().await?, &name).await?;
     let mut domain = Domain::added(name, id, core.clock.now());
     let claim = reconcile::claim(&claims, &project, &domain);
     let Some(check) = reconcile::check_dns(&issuing, &project, &domain, claim).await else { return Err(no_domain()) };

@@ -160,13 +160,11 @@ async fn change(
         let kind =
             if before.get("primary") == after.get("primary") { "domain.updated" } else { "domain.primary_changed" };
         write.record(&id, Some(&domain.name), kind, &actor, json!({ "before": before, "after": after })).await?;
-        let withdraws = write.changes_the_edge();
-        if withdraws {
+        if write.changes_the_edge() {
             write.record_withdrawal(Kind::Redirect, domain.name.as_str(), &id).await?;
-        }
-        let revision = write.commit().await?;
-        if withdraws {
-            withdrawals::confirm(&app.gateways, revision, (&[Kind::Redirect], domain.name.as_str()), &id).await?;
+            withdrawals::confirm(&app.gateways, write, (&[Kind::Redirect], domain.name.as_str()), &id).await?;
+        } else {
+            write.commit().await?;
         }
     }
     let waits =
@@ -266,7 +264,7 @@ async fn remove(
     }
     let name = domain.name.clone();
     let all = std::iter::once(domain).chain(dependants).collect();
-    let revision = reconcile::remove(&core.metrics, write, all, &project, &actor).await?;
-    let acknowledged = withdrawals::confirm(&gateways, revision, (&[Kind::Name], name.as_str()), &id).await?;
+    reconcile::remove(&core.metrics, &mut write, all, &project, &actor).await?;
+    let acknowledged = withdrawals::confirm(&gateways, write, (&[Kind::Name], name.as_str()), &id).await?;
     Ok(removed(&acknowledged, core.clock.monotonic().saturating_sub(started)))
 }
