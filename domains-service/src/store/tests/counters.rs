@@ -304,7 +304,7 @@ async fn a_withdrawal_with_an_impossible_revision_waits_for_a_snapshot() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_generation_with_an_impossible_number_is_displaced() {
     for (store, _directory) in both().await {
-        let generation = |number| crate::store::gateways::SealedGeneration {
+        let generation = |number| gateways::SealedGeneration {
             number,
             sealed: format!("sealed {number}"),
             signs_from: contract::time::UnixSeconds(number),
