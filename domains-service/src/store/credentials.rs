@@ -240,8 +240,10 @@ impl Write {
 
     /// Ends the name's present credential, if the new one may replace it.
     async fn make_room(&mut self, new: &Enrolment<'_>, file: Option<&str>) -> Result<Result<(), NotEnrolled>> {
+        /// Kind, file, and expiry.
+        type Holder = (String, Option<String>, Option<i64>);
         let holder = query_as(of_holder!("SELECT kind, file, expires_at FROM credentials"));
-        let holder: Option<Found<(String, Option<String>, Option<i64>)>> =
+        let holder: Option<Found<Holder>> =
             holder.bind((new.name, new.kind.as_str())).fetch_optional(self.connection()).await?;
         // An unreadable credential is invalid, and is replaced.
         if let Some(Found { row: (kind, other_file, expires_at), bad: None }) = &holder {
