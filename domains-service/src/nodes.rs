@@ -109,7 +109,7 @@ pub(crate) struct Nodes {
     changed: watch::Sender<()>,
     /// An order has waited for a report in vain, and none came since.
     all_are_silent: AtomicBool,
-    /// Wakes [`Nodes::due_soon`]: the record must change at once.
+    /// Wakes the writer of the record: it must change at once.
     due: Notify,
 }
 
@@ -208,11 +208,6 @@ impl Nodes {
         *record = record.iter().filter(|process| gateway_of(&process.report.node) != Some(gateway)).cloned().collect();
         drop(record);
         self.changed.send_replace(());
-    }
-
-    /// Waits until the record must change at once.
-    pub(crate) async fn due_soon(&self) {
-        self.due.notified().await;
     }
 
     /// The changes of the record that are due now.

@@ -251,12 +251,6 @@ impl AcmeAuthority {
         outcome
     }
 
-    /// A refused order.
-    async fn refused<T>(&self, error: &Error) -> Result<T, IssueError> {
-        self.forget_unknown_account(error).await?;
-        Err(self.failed(error))
-    }
-
     async fn continue_order(&self, request: &IssueRequest) -> Result<Issued, IssueError> {
         let account = self.account().await?;
         let mut in_progress = self.open(&account, request).await?;
@@ -268,7 +262,9 @@ impl AcmeAuthority {
                     let chain = retry_nonce!(in_progress.order.poll_certificate(&POLLING));
                     let chain_pem = chain.map_err(|error| self.failed(&error))?;
                     let replaces = in_progress.order.state().replaces.is_some();
-                    self.count_certificate(&request.hostname, replaces).await;
+                    let AcmeSettings { name, limits, .. } = &self.settings;
+                    let demands = limits.of_certificate(name, request.hostname.as_str(), replaces);
+                    self.count(&request.hostname, &demands).await;
                     return Ok(Issued { chain_pem, key_pem: in_progress.key_pem });
                 }
                 OrderStatus::Invalid => {
