@@ -175,13 +175,18 @@ pub(crate) fn name(method: &str, pattern: &str) -> &'static str {
         .unwrap_or("unknown")
 }
 
+/// Whether an operation of the public API or of the operators has this name.
+fn named_publicly(operation: &str) -> bool {
+    let operators = OPERATORS.iter().chain(OPERATORS_IN_PROJECT).copied().flatten();
+    all().chain(operators).any(|one| one.id == operation)
+}
+
 /// Counts the request under its operation and class of status.
 async fn count(State(api): State<Arc<ApiState>>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     let operation = name(request.method().as_str(), path);
     // Reports of gateways and services may write nothing.
-    let of_people = all().chain(OPERATORS.iter().chain(OPERATORS_IN_PROJECT).copied().flatten());
-    let is_change = !request.method().is_safe() && of_people.map(|one| one.id).any(|id| id == operation);
+    let is_change = !request.method().is_safe() && named_publicly(operation);
     let response = next.run(request).await;
     let class = class(response.status().as_u16());
     api.core.metrics.requests.with_label_values(&[operation, class]).inc();
