@@ -94,8 +94,7 @@ impl Identities {
 pub(crate) fn version_of(stored: &[SealedGeneration], gateways: &[Credential]) -> Version {
     let mut context = digest::Context::new(&digest::SHA256);
     for generation in stored {
-        context.update(generation.sealed.as_bytes());
-        context.update(b"\n");
+        context.update(format!("{}\n", generation.sealed).as_bytes());
     }
     for gateway in gateways {
         context.update(format!("{} {}\n", gateway.name, gateway.digest).as_bytes());

@@ -187,7 +187,8 @@ impl Nodes {
                 eviction::evict(&mut nodes, &report.node, now);
                 // If another process with this data directory still lives, its next write shows a later time than this
                 // one.
-                let siblings = nodes.values_mut().filter(|node| is_sibling(&node.report, &report));
+                let place = place_of(&report);
+                let siblings = nodes.values_mut().filter(|node| place.is_some() && place_of(&node.report) == place);
                 siblings.for_each(|node| node.recorded_at = None);
             }
             if here && (recorded_at.is_none() || report.goodbye) {
@@ -340,11 +341,6 @@ impl Nodes {
 /// The name of the credential that a process uses.
 pub(crate) fn gateway_of(node: &str) -> Option<&str> {
     node.split_once('/').map(|(gateway, _)| gateway)
-}
-
-/// Whether two processes with the same credential use the same data directory.
-fn is_sibling(left: &NodeReport, right: &NodeReport) -> bool {
-    left.place.is_some() && left.place == right.place && gateway_of(&left.node) == gateway_of(&right.node)
 }
 
 /// The data directory of a process, with its gateway.

@@ -66,9 +66,8 @@ async fn list(
     let limit = params.limit()?;
     let before = params.number_cursor()?;
     let state = params.text("state").map(str::parse::<DeliveryState>).transpose();
-    let state = state.map_err(|_| {
-        Code::InvalidQuery.refuse(format!("state must be one of: {}.", DeliveryState::WORDS.join(", ")))
-    })?;
+    let words = DeliveryState::WORDS.join(", ");
+    let state = state.map_err(|_| Code::InvalidQuery.refuse(format!("state must be one of: {words}.")))?;
     let found = core.store.deliveries(&endpoint.id, state, before, limit).await?;
     let (list, next) = page(&found, limit, |delivery| delivery.id.to_string(), view);
     Ok(axum::Json(Deliveries { deliveries: list, next_cursor: next }).into_response())
