@@ -309,8 +309,7 @@ impl Nodes {
 
     /// The revision that every process that may serve has applied.
     pub(crate) fn applied_by_all(&self) -> Revision {
-        let applied = self.all().into_iter().map(|known| known.report.applied).min();
-        applied.unwrap_or(Revision(u64::MAX))
+        self.all().into_iter().map(|known| known.report.applied).min().unwrap_or(Revision(u64::MAX))
     }
 
     /// Waits until every live process has applied `revision`, at most `time`.

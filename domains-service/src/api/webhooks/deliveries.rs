@@ -100,8 +100,7 @@ async fn test(Authorised { part: core, actor, project, rest: [webhook], .. }: Au
     let sent = webhooks::send_test(&mut write, &project, &endpoint.id, &id).await?;
     write.record(&project, None, "webhook.tested", &actor, json!({ "webhook": endpoint.id })).await?;
     write.commit().await?;
-    let delivery = sent.ok_or_else(disabled)?;
-    Ok((StatusCode::ACCEPTED, axum::Json(view(&delivery))).into_response())
+    Ok((StatusCode::ACCEPTED, axum::Json(view(&sent.ok_or_else(disabled)?))).into_response())
 }
 
 fn disabled() -> ApiError {
