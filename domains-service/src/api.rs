@@ -228,8 +228,7 @@ async fn find_project(
 /// Limits the rate of changes of a session and of a project. Operators on the internal listener have no limit: they are
 /// the platform's own.
 async fn limit_changes(State(api): State<Arc<ApiState>>, request: Request, next: Next) -> Response {
-    let actor = request.extensions().get::<Actor>().filter(|_| !request.method().is_safe());
-    let session = actor.map(Actor::session);
+    let session = request.extensions().get::<Actor>().filter(|_| !request.method().is_safe()).map(Actor::session);
     if let Some(Err(wait)) = session.map(|(session, project)| api.throttles.changes.admit(&session, project)) {
         let seconds = wait.as_millis().div_ceil(1_000).max(1);
         let message = format!("Too many changes. Retry in {seconds} s; reading is not counted.");

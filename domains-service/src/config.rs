@@ -32,9 +32,6 @@ pub const ENVIRONMENT_PREFIX: &str = "TOLLHOUSE_DOMAINS";
 /// An example path of a secret's file.
 const SECRET_EXAMPLE: &str = "data/secrets/platform.key";
 
-/// The default path of the file of revoked credentials.
-const REVOCATIONS_FILE: &str = "data/revoked-credentials.jsonl";
-
 /// The service's settings.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -153,7 +150,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
         sealing_secret: root.required_secret("sealing_secret", SECRET_EXAMPLE, root.sealing_secrets("sealing_secret")),
         gateways_directory: root.path("gateways_directory"),
         services_directory: root.path("services_directory"),
-        revocations_file: root.value("revocations_file", PathBuf::from(REVOCATIONS_FILE)),
+        revocations_file: root.value("revocations_file", PathBuf::from("data/revoked-credentials.jsonl")),
         sealing_secret_lost: root.flag("sealing_secret_lost", false),
         plans: read_plans(root),
         change_log_rows: root.integer("change_log_rows", 100_000, 1_000..=10_000_000),

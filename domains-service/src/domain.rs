@@ -143,10 +143,8 @@ pub(crate) struct CertificateState {
     /// When it will be renewed.
     pub(crate) renew_at: Option<UnixSeconds>,
     /// When the authority is next asked for the best time of renewal (RFC 9773).
-    #[serde(default)]
     pub(crate) advice_at: Option<UnixSeconds>,
     /// Until when the advice behind `renew_at` is valid, so that a time is chosen once per advice.
-    #[serde(default)]
     pub(crate) advised_until: Option<UnixSeconds>,
     pub(crate) last_error: Option<String>,
     /// Failed attempts in a row.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use aws_lc_rs::digest;
+use chassis::guard;
 use chassis::secret::Secret;
 use contract::keyring::Generation;
 use contract::time::UnixSeconds;
@@ -92,17 +92,9 @@ impl Identities {
 
 /// The version of these generations for these gateways.
 pub(crate) fn version_of(stored: &[SealedGeneration], gateways: &[Credential]) -> Version {
-    let mut context = digest::Context::new(&digest::SHA256);
-    for generation in stored {
-        context.update(generation.sealed.as_bytes());
-        context.update(b"\n");
-    }
-    for gateway in gateways {
-        context.update(format!("{} {}\n", gateway.name, gateway.digest).as_bytes());
-    }
-    let mut version = [0; 32];
-    version.copy_from_slice(context.finish().as_ref());
-    version
+    let stored = stored.iter().map(|generation| format!("{}\n", generation.sealed));
+    let gateways = gateways.iter().map(|gateway| format!("{} {}\n", gateway.name, gateway.digest));
+    guard::digest_of(&stored.chain(gateways).collect::<String>())
 }
 
 #[cfg(test)]

@@ -49,8 +49,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     chassis::process::prepare()?;
     let logs = Arc::new(Logs::start(config.log_format, &config.log_filter, std::io::stderr())?);
-    let runtime = tokio::runtime::Runtime::new().context("starting the runtime")?;
-    runtime.block_on(async {
+    tokio::runtime::Runtime::new().context("starting the runtime")?.block_on(async {
         let shutdown = Shutdown::new();
         shutdown.on_signals()?;
         if let Some(path) = &arguments.config {

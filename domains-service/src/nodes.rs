@@ -109,7 +109,7 @@ pub(crate) struct Nodes {
     changed: watch::Sender<()>,
     /// An order has waited for a report in vain, and none came since.
     all_are_silent: AtomicBool,
-    /// Wakes [`Nodes::due_soon`]: the record must change at once.
+    /// Wakes the writer of the record: it must change at once.
     due: Notify,
 }
 
@@ -187,7 +187,8 @@ impl Nodes {
                 eviction::evict(&mut nodes, &report.node, now);
                 // If another process with this data directory still lives, its next write shows a later time than this
                 // one.
-                let siblings = nodes.values_mut().filter(|node| is_sibling(&node.report, &report));
+                let place = place_of(&report);
+                let siblings = nodes.values_mut().filter(|node| place.is_some() && place_of(&node.report) == place);
                 siblings.for_each(|node| node.recorded_at = None);
             }
             if here && (recorded_at.is_none() || report.goodbye) {
@@ -208,11 +209,6 @@ impl Nodes {
         *record = record.iter().filter(|process| gateway_of(&process.report.node) != Some(gateway)).cloned().collect();
         drop(record);
         self.changed.send_replace(());
-    }
-
-    /// Waits until the record must change at once.
-    pub(crate) async fn due_soon(&self) {
-        self.due.notified().await;
     }
 
     /// The changes of the record that are due now.
@@ -313,8 +309,7 @@ impl Nodes {
 
     /// The revision that every process that may serve has applied.
     pub(crate) fn applied_by_all(&self) -> Revision {
-        let applied = self.all().into_iter().map(|known| known.report.applied).min();
-        applied.unwrap_or(Revision(u64::MAX))
+        self.all().into_iter().map(|known| known.report.applied).min().unwrap_or(Revision(u64::MAX))
     }
 
     /// Waits until every live process has applied `revision`, at most `time`.
@@ -345,11 +340,6 @@ impl Nodes {
 /// The name of the credential that a process uses.
 pub(crate) fn gateway_of(node: &str) -> Option<&str> {
     node.split_once('/').map(|(gateway, _)| gateway)
-}
-
-/// Whether two processes with the same credential use the same data directory.
-fn is_sibling(left: &NodeReport, right: &NodeReport) -> bool {
-    left.place.is_some() && left.place == right.place && gateway_of(&left.node) == gateway_of(&right.node)
 }
 
 /// The data directory of a process, with its gateway.

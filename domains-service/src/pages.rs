@@ -78,15 +78,14 @@ impl ControlPlane for Pages {
         request.extensions_mut().insert(actor.clone());
         let Ok(response) = self.api.clone().oneshot(request).await;
         let (head, body) = response.into_parts();
-        let status = head.status;
         let acknowledged = head.headers.get("x-edge-ack").and_then(|value| value.to_str().ok()).map(str::to_owned);
         let bytes = body.collect().await.map_err(|_| Refused::internal())?.to_bytes();
-        if !status.is_success() {
+        if !head.status.is_success() {
             return Err(serde_json::from_slice(&bytes).map_or_else(|_| Refused::internal(), refused));
         }
         let bytes: &[u8] = if bytes.is_empty() { b"null" } else { &bytes };
         let body = serde_json::from_slice(bytes).map_err(|_| Refused::internal())?;
-        Ok(Answered { status: status.as_u16(), body, acknowledged })
+        Ok(Answered { status: head.status.as_u16(), body, acknowledged })
     }
 
     async fn sign_in(&self, key: &str, origin: Origin) -> Result<(ProjectRef, NewSession), NotSignedIn> {

@@ -33,10 +33,7 @@ impl Plans {
     pub fn read(source: &Source) -> Result<Self, Problems> {
         let reader = source.reader()?;
         let root = reader.root();
-        let grants: Vec<Option<(Plan, Grant)>> = Plan::ALL
-            .iter()
-            .map(|plan| read_grant(&root.section(plan.as_str()), Self::stated_grant(*plan)).map(|grant| (*plan, grant)))
-            .collect();
+        let grants: Vec<Option<(Plan, Grant)>> = Plan::ALL.iter().map(|plan| read_grant(&root, *plan)).collect();
         let plans = grants.into_iter().collect::<Option<BTreeMap<_, _>>>().map(Self);
         reader.finish(plans)
     }
@@ -57,13 +54,14 @@ impl Plans {
     }
 }
 
-fn read_grant(section: &Section<'_>, stated: Grant) -> Option<Grant> {
+fn read_grant(root: &Section<'_>, plan: Plan) -> Option<(Plan, Grant)> {
+    let (section, stated) = (root.section(plan.as_str()), Plans::stated_grant(plan));
     let most = u64::from(u32::MAX);
     let per_minute = section.integer("requests_per_minute", stated.limits.per_minute.get().into(), 1..=most);
     let per_day = section.integer("requests_per_day", stated.limits.per_day.get().into(), 1..=most);
     let domains = section.integer("domains", stated.domains.into(), 0..=DOMAINS_MAX.into());
     let limits = Limits::new(u32::try_from(per_minute?).ok()?, u32::try_from(per_day?).ok()?)?;
-    Some(Grant { limits, domains: u32::try_from(domains?).ok()? })
+    Some((plan, Grant { limits, domains: u32::try_from(domains?).ok()? }))
 }
 
 #[cfg(test)]

@@ -269,11 +269,8 @@ async fn publish_platform(core: &Core) -> anyhow::Result<()> {
         let Some(last) = found.last() else { break };
         after = last.id.to_string();
         let mut write = core.store.write().await?;
-        for seen in &found {
-            // A project that cannot be read stays at the edge as it is.
-            if seen.unreadable.is_some() {
-                continue;
-            }
+        // A project that cannot be read stays at the edge as it is.
+        for seen in found.iter().filter(|seen| seen.unreadable.is_none()) {
             // Read again: nothing else writes yet, but another process may.
             if let Some(project) = projects::find_project(write.connection(), &seen.id).await? {
                 write.put(Entity::Project(project.published(&core.settings.plans))).await?;

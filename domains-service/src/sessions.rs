@@ -6,9 +6,10 @@
 //! token led to ends with the token. A session ends after an hour without a request, and after twelve hours in any
 //! case. Signing in always opens a new one.
 
-use aws_lc_rs::{digest, hmac};
+use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chassis::guard;
 use contract::key::{KeyId, PresentedKey, Scope, Scopes};
 use contract::time::UnixMillis;
 use contract::window::Window;
@@ -41,10 +42,8 @@ fn operator_digest_of(api: &ApiState, secret: &str) -> String {
 
 /// The digest of a cookie.
 fn kept_under(api: &ApiState, secret: &str) -> String {
-    if secret.starts_with(OPERATOR_MARK) {
-        return operator_digest_of(api, secret);
-    }
-    URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, secret.as_bytes()))
+    let is_operators = secret.starts_with(OPERATOR_MARK);
+    if is_operators { operator_digest_of(api, secret) } else { URL_SAFE_NO_PAD.encode(guard::digest_of(secret)) }
 }
 
 /// 32 random bytes as text.

@@ -156,8 +156,8 @@ impl ChangeRate {
     /// Counts a change by `session`, in `project` if it is a tenant's, or returns the time to wait. A refused change
     /// counts nowhere.
     pub(crate) fn admit(&self, session: &str, project: Option<&ProjectRef>) -> Result<(), Duration> {
-        let since_start = i64::try_from(self.clock.monotonic().as_millis()).unwrap_or(i64::MAX);
-        let now = UnixMillis(since_start);
+        // Since the start.
+        let now = UnixMillis(i64::try_from(self.clock.monotonic().as_millis()).unwrap_or(i64::MAX));
         let mut limits = vec![(format!("session {session}"), SESSION_CHANGES)];
         limits.extend(project.map(|project| (format!("project {}", project.uid), PROJECT_CHANGES)));
         let _counting = self.counting.lock();

@@ -133,8 +133,7 @@ pub(crate) async fn end_acknowledged(gateways: &Gateways) -> Result<()> {
 /// process has applied another history than this database's.
 async fn end(gateways: &Gateways, revision: Revision) -> Result<bool> {
     let mut write = gateways.core.store.write().await?;
-    let missing = claim::missing(write.connection(), gateways.nodes.positions()).await?;
-    gateways.invalidate_at(&missing);
+    gateways.invalidate_at(&claim::missing(write.connection(), gateways.nodes.positions()).await?);
     if gateways.nodes.applied_by_all() < revision {
         return Ok(false);
     }

@@ -98,8 +98,8 @@ impl InProgress {
             match reconcile::reconcile(&issuing, &domain, Reason::Schedule).await {
                 // The row is recorded as unreadable; the domain waits for its repair.
                 Err(StoreError::Unreadable { .. }) => {
-                    let core = &issuing.core;
-                    core.store.postpone_unreadable(&domains::row_key(&domain), core.clock.now()).await
+                    let (store, now) = (&issuing.core.store, issuing.core.clock.now());
+                    store.postpone_unreadable(&domains::row_key(&domain), now).await
                 }
                 reconciled => reconciled.map(|_| ()),
             }

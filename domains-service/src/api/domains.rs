@@ -169,8 +169,7 @@ async fn list(
         shown
     };
     let (list, next) = view::page(&found, limit, |domain| domain.name.to_string(), show);
-    let allocated = core.settings.plans.of(project.plan).domains;
-    let quota = DomainQuota { allocated, used, hard_cap: true };
+    let quota = DomainQuota { allocated: core.settings.plans.of(project.plan).domains, used, hard_cap: true };
     Ok(axum::Json(Domains { domains: list, next_cursor: next, quota }).into_response())
 }
 

@@ -155,8 +155,7 @@ async fn list(Authorised { part: core, project, .. }: Authorised, params: Params
 
 /// `GET …/webhooks/{webhook}`.
 async fn show(Authorised { part: core, actor, project, rest: [webhook], .. }: Authorised<1>) -> ApiResult {
-    let endpoint = load(&core, &actor, &project, &webhook).await?;
-    Ok(axum::Json(view(&endpoint)).into_response())
+    Ok(axum::Json(view(&load(&core, &actor, &project, &webhook).await?)).into_response())
 }
 
 /// `PATCH …/webhooks/{webhook}`. Disabling a webhook fails its waiting deliveries; enabling it sends events that happen

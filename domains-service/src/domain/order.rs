@@ -112,9 +112,9 @@ impl Round {
         wait.is_some()
     }
 
-    /// Records that an authority may not issue for the name.
-    pub(crate) fn excludes(&mut self, authority: &str) {
-        self.answered.push(authority.to_owned());
+    /// Records that these authorities may not issue for the name.
+    pub(crate) fn excludes<'a>(&mut self, authorities: impl IntoIterator<Item = &'a str>) {
+        self.answered.extend(authorities.into_iter().map(str::to_owned));
     }
 
     /// Records why an authority issued no certificate. Returns whether the next one is tried. A rate limit without an end

@@ -320,7 +320,7 @@ pub(super) fn due_at(domain: &Domain, now: UnixMillis, jitter: f64) -> Option<Un
         Some(now.plus(DOUBT_MILLIS))
     } else if domain.certificate.queued && domain.status == Status::Issuing {
         // Its turn makes it due.
-        Some(schedule::daily_check(now, jitter))
+        Some(now.plus(schedule::spread(schedule::DAILY_INTERVAL, jitter)))
     } else {
         schedule::next_check(domain.status, domain.watched_since, now, jitter)
     };

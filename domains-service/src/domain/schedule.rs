@@ -40,11 +40,6 @@ pub(crate) fn next_check(status: Status, watched: UnixMillis, now: UnixMillis, j
     Some(now.plus(spread(wait, jitter)))
 }
 
-/// The time of the next DNS check of a domain that only waits for its turn.
-pub(crate) fn daily_check(now: UnixMillis, jitter: f64) -> UnixMillis {
-    now.plus(spread(DAILY_INTERVAL, jitter))
-}
-
 /// When a failed order is tried again: 1, 10, 100 minutes, then once a day.
 pub(crate) fn next_attempt(attempts: u32, now: UnixMillis, jitter: f64) -> UnixMillis {
     let wait = match attempts {
@@ -70,7 +65,8 @@ pub(crate) fn renew_at(from: UnixMillis, until: UnixMillis, jitter: f64) -> Unix
     until.plus(-left).plus(-spread_up(life / 20, jitter))
 }
 
-fn spread(wait: i64, jitter: f64) -> i64 {
+/// A wait that is up to a fifth shorter or longer.
+pub(super) fn spread(wait: i64, jitter: f64) -> i64 {
     wait - wait / 5 + spread_up(wait / 5 * 2, jitter)
 }
 

@@ -102,16 +102,15 @@ impl AcmeAuthority {
     /// An authority with these settings. Makes no request yet.
     pub(crate) fn new(settings: AcmeSettings, gateways: &Gateways) -> anyhow::Result<Self> {
         let transport = Transport::new(settings.ca_certificate.as_deref())?;
-        let (account, account_uri) = (tokio::sync::Mutex::new(None), Mutex::new(None));
         Ok(Self {
             settings,
             core: gateways.core.clone(),
             nodes: gateways.nodes.clone(),
             transport,
-            account,
+            account: tokio::sync::Mutex::default(),
             outage: Outage::default(),
             edge_outage: Outage::default(),
-            account_uri,
+            account_uri: Mutex::default(),
         })
     }
 
@@ -129,8 +128,7 @@ impl AcmeAuthority {
 
     /// The order to continue: the one in progress, or a new one.
     async fn open(&self, account: &Account, request: &IssueRequest) -> Result<InProgress, IssueError> {
-        let known = self.core.store.find_order(&self.settings.name, &request.hostname).await?;
-        if let Some(known) = known
+        if let Some(known) = self.core.store.find_order(&self.settings.name, &request.hostname).await?
             && let Some(in_progress) = self.resume(account, &known).await?
         {
             return Ok(in_progress);
@@ -168,10 +166,7 @@ impl AcmeAuthority {
                 tracing::info!(domain = %known.hostname, %error, "abandoned an order of another authority address");
                 Ok(None)
             }
-            Err(error) => {
-                self.forget_unknown_account(&error).await?;
-                Err(self.failed(&error))
-            }
+            Err(error) => self.refused(&error).await,
         }
     }
 
@@ -207,13 +202,13 @@ impl AcmeAuthority {
                 // It has no renewal information, or the certificate has a successor already.
                 Err(Error::Unsupported(_)) => {}
                 Err(error) if has_kind(&error, "alreadyReplaced") => {}
-                Err(error) => return self.refused(error).await,
+                Err(error) => return self.refused(&error).await,
             }
         }
         self.admit(request, false).await?;
         match retry_nonce!(account.new_order(&plain())) {
             Ok(order) => Ok(order),
-            Err(error) => self.refused(error).await,
+            Err(error) => self.refused(&error).await,
         }
     }
 
@@ -257,12 +252,6 @@ impl AcmeAuthority {
         outcome
     }
 
-    /// A refused order.
-    async fn refused(&self, error: Error) -> Result<Order, IssueError> {
-        self.forget_unknown_account(&error).await?;
-        Err(self.failed(&error))
-    }
-
     async fn continue_order(&self, request: &IssueRequest) -> Result<Issued, IssueError> {
         let account = self.account().await?;
         let mut in_progress = self.open(&account, request).await?;
@@ -274,7 +263,9 @@ impl AcmeAuthority {
                     let chain = retry_nonce!(in_progress.order.poll_certificate(&POLLING));
                     let chain_pem = chain.map_err(|error| self.failed(&error))?;
                     let replaces = in_progress.order.state().replaces.is_some();
-                    self.count_certificate(&request.hostname, replaces).await;
+                    let AcmeSettings { name, limits, .. } = &self.settings;
+                    let demands = limits.of_certificate(name, request.hostname.as_str(), replaces);
+                    self.count(&request.hostname, &demands).await;
                     return Ok(Issued { chain_pem, key_pem: in_progress.key_pem });
                 }
                 OrderStatus::Invalid => {

@@ -102,8 +102,7 @@ fn certified(chain_pem: &str, key_pem: &str) -> Result<CertifiedKey, Unfit> {
         return Err(Unfit::Chain(format!("it has {} certificates", chain.len())));
     }
     let key = PrivateKeyDer::from_pem_slice(key_pem.as_bytes()).map_err(|_| Unfit::Key)?;
-    let provider = rustls::crypto::aws_lc_rs::default_provider();
-    CertifiedKey::from_der(chain, key, &provider).map_err(|_| Unfit::Key)
+    CertifiedKey::from_der(chain, key, &rustls::crypto::aws_lc_rs::default_provider()).map_err(|_| Unfit::Key)
 }
 
 fn key_type(leaf: &X509Certificate<'_>) -> String {

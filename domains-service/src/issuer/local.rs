@@ -107,9 +107,7 @@ pub fn signing(certificate_pem: &str, key: KeyPair) -> anyhow::Result<SigningIss
 /// 127 random bits: positive, and far more than the 64 that make serials unguessable.
 fn serial() -> anyhow::Result<[u8; 16]> {
     let mut serial = chassis::random::bytes::<16>()?;
-    if let Some(first) = serial.first_mut() {
-        *first = *first & 0x7f | 0x40;
-    }
+    serial[0] = serial[0] & 0x7f | 0x40;
     Ok(serial)
 }
 

@@ -33,7 +33,7 @@ pub(crate) async fn keep(store: Store, nodes: Arc<Nodes>, shutdown: Shutdown) {
         }
         tokio::select! {
             () = shutdown.begun() => {}
-            () = nodes.due_soon() => {}
+            () = nodes.due.notified() => {}
             () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
     }

@@ -33,11 +33,8 @@ pub(super) async fn order(issuing: &Issuing, leased: Leased<Domain>, permitted: 
     let mut round = Round::begin(&domain.certificate);
     let deadline = Instant::now() + ORDER_TIME_MAX;
     let chosen = issuing.authorities.choose(local, &permitted.authorities);
-    for excluded in &issuing.authorities.public {
-        if chosen.iter().all(|(issuer, _)| issuer.name() != excluded.name()) {
-            round.excludes(excluded.name());
-        }
-    }
+    let is_excluded = |name: &&str| chosen.iter().all(|(issuer, _)| issuer.name() != *name);
+    round.excludes(issuing.authorities.public.iter().map(|issuer| issuer.name()).filter(is_excluded));
     for (issuer, methods) in chosen {
         if round.skips(issuer.name(), core.clock.now_seconds()) {
             continue;

@@ -259,8 +259,7 @@ async fn remove(
             first.name
         );
         let names: Vec<&Hostname> = dependants.iter().map(|other| &other.name).collect();
-        let details = json!({ "redirecting": names });
-        return Err(Code::PrimaryInUse.refuse(message).with_details(details).into());
+        return Err(Code::PrimaryInUse.refuse(message).with_details(json!({ "redirecting": names })).into());
     }
     let name = domain.name.clone();
     let all = std::iter::once(domain).chain(dependants).collect();

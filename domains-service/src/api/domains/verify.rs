@@ -90,8 +90,7 @@ async fn begin_again(core: &Core, domain: &Domain, actor: &Actor) -> ApiResult<(
     let mut domain =
         domains::find_domain(write.connection(), &domain.project, &domain.name).await?.ok_or_else(no_domain)?;
     domain.watched_since = now;
-    if domain.problems.iter().any(|problem| problem.code == ProblemCode::CertDelayed) {
-        domain.problems.retain(|problem| problem.code != ProblemCode::CertDelayed);
+    if domain.problems.extract_if(.., |problem| problem.code == ProblemCode::CertDelayed).count() > 0 {
         domain.set_status(Status::Issuing, now);
     }
     domains::save_domain(write.connection(), &domain).await?;

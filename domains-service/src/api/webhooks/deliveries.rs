@@ -66,9 +66,8 @@ async fn list(
     let limit = params.limit()?;
     let before = params.number_cursor()?;
     let state = params.text("state").map(str::parse::<DeliveryState>).transpose();
-    let state = state.map_err(|_| {
-        Code::InvalidQuery.refuse(format!("state must be one of: {}.", DeliveryState::WORDS.join(", ")))
-    })?;
+    let words = DeliveryState::WORDS.join(", ");
+    let state = state.map_err(|_| Code::InvalidQuery.refuse(format!("state must be one of: {words}.")))?;
     let found = core.store.deliveries(&endpoint.id, state, before, limit).await?;
     let (list, next) = page(&found, limit, |delivery| delivery.id.to_string(), view);
     Ok(axum::Json(Deliveries { deliveries: list, next_cursor: next }).into_response())
@@ -101,8 +100,7 @@ async fn test(Authorised { part: core, actor, project, rest: [webhook], .. }: Au
     let sent = webhooks::send_test(&mut write, &project, &endpoint.id, &id).await?;
     write.record(&project, None, "webhook.tested", &actor, json!({ "webhook": endpoint.id })).await?;
     write.commit().await?;
-    let delivery = sent.ok_or_else(disabled)?;
-    Ok((StatusCode::ACCEPTED, axum::Json(view(&delivery))).into_response())
+    Ok((StatusCode::ACCEPTED, axum::Json(view(&sent.ok_or_else(disabled)?))).into_response())
 }
 
 fn disabled() -> ApiError {

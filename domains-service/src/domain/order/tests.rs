@@ -147,7 +147,7 @@ fn a_name_keeps_its_queue_positions_only_while_it_waits() {
 fn a_name_leaves_the_queue_of_an_authority_that_may_not_issue_for_it() {
     let domain = domain();
     let mut round = Round::begin(&domain.certificate);
-    round.excludes("one");
+    round.excludes(["one"]);
     round.record("two", Verdict::Refused(QUEUED));
     let (_, actions) = unissued(domain, round, NOW, 0.0);
     assert_eq!(words(&actions), "leave-queue-at-one domain.certificate.waiting save");

@@ -60,12 +60,12 @@ impl AcmeAuthority {
         sealing.open(&kept, &name).map_err(|error| IssueError::Unavailable(error.to_string()))
     }
 
-    /// Deletes an account that the authority has lost, so that the next order creates a new one.
-    pub(super) async fn forget_unknown_account(&self, error: &Error) -> Result<(), IssueError> {
+    /// Fails with this refusal. If the authority has lost our account, deletes it, so that the next order creates a new one.
+    pub(super) async fn refused<T>(&self, error: &Error) -> Result<T, IssueError> {
         if has_kind(error, "accountDoesNotExist") {
             self.core.store.forget_setting(&self.account_name()).await?;
             *self.account.lock().await = None;
         }
-        Ok(())
+        Err(self.failed(error))
     }
 }

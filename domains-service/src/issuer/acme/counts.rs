@@ -25,12 +25,6 @@ impl AcmeAuthority {
         Applicant { authority: &self.settings.name, hostname: &request.hostname, project: &request.project }
     }
 
-    /// Counts a certificate in the local limits.
-    pub(super) async fn count_certificate(&self, hostname: &Hostname, replaces: bool) {
-        let demands = self.settings.limits.of_certificate(&self.settings.name, hostname.as_str(), replaces);
-        self.count(hostname, &demands).await;
-    }
-
     /// Counts what has happened in the local limits.
     pub(super) async fn count(&self, hostname: &Hostname, demands: &[Demand]) {
         if !self.settings.mirror_limits || demands.is_empty() {

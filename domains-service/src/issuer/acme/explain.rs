@@ -46,11 +46,8 @@ fn away(message: String) -> IssueError {
 /// The meaning of a problem document.
 pub(super) fn explain_problem(problem: &Problem, until: Option<UnixSeconds>) -> IssueError {
     let mut message = problem.detail.clone().unwrap_or_else(|| "without a reason".to_owned());
-    for part in &problem.subproblems {
-        if let Some(detail) = &part.detail {
-            message.push_str("; ");
-            message.push_str(detail);
-        }
+    for detail in problem.subproblems.iter().filter_map(|part| part.detail.as_ref()) {
+        message = format!("{message}; {detail}");
     }
     match kind(problem) {
         "rateLimited" => IssueError::RateLimited { until, message },

@@ -80,7 +80,10 @@ impl HttpClient for Transport {
             let url = parts.uri.to_string();
             let sent = client.request(parts.method, url).headers(parts.headers).body(body.to_bytes()).send().await;
             let (parts, body) = http::Response::from(sent.map_err(|error| Error::Other(Box::new(error)))?).into_parts();
-            record_pause(parts.status, &parts.headers);
+            if matches!(parts.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+                // `PAUSE` exists only within an order; other requests have no caller that would read it.
+                let _ = PAUSE.try_with(|pause| pause.set(asked_for(&parts.headers)));
+            }
             if !parts.status.is_server_error() {
                 // Only within an order.
                 let _ = ANSWERED.try_with(|answered| answered.set(true));
@@ -105,13 +108,6 @@ fn as_problem(status: StatusCode, body: &[u8]) -> Bytes {
 
 fn of_body(error: Box<dyn std::error::Error + Send + Sync>) -> Error {
     if error.is::<LengthLimitError>() { Error::Str("an answer within the size limit") } else { Error::Other(error) }
-}
-
-fn record_pause(status: StatusCode, headers: &HeaderMap) {
-    if status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE {
-        // `PAUSE` exists only within an order; other requests have no caller that would read it.
-        let _ = PAUSE.try_with(|pause| pause.set(asked_for(headers)));
-    }
 }
 
 /// Parses seconds or a date; a date is compared with the authority's own clock, not with ours.
