@@ -111,7 +111,7 @@ impl Pipeline {
 
 /// Whether a credential without the bearer scheme was sent.
 fn has_no_scheme(request: &EdgeRequest<'_>) -> bool {
-    let value = request.single(http::header::AUTHORIZATION).unwrap_or_default();
+    let value = request.single(header::AUTHORIZATION).unwrap_or_default();
     !value.split_once(' ').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
 }
 
