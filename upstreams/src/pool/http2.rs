@@ -82,8 +82,8 @@ impl Http2Pool {
         }
     }
 
-    /// Acquires a stream of a connection that meets these requirements; `connect` opens another one, which speaks HTTP/2
-    /// ([`negotiated`]). Waits for at most `connect_timeout` while connections allow fewer requests than wait for them.
+    /// Acquires a stream of a connection that meets these requirements; `connect` opens another one, which speaks
+    /// HTTP/2. Waits for at most `connect_timeout` while connections allow fewer requests than wait for them.
     pub async fn acquire<S, F>(
         &self,
         requirements: &Requirements,
