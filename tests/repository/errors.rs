@@ -10,10 +10,6 @@ use domains_service::ProblemCode;
 
 use crate::tree;
 
-/// The generated pages: the refusals of all processes, and the problems of domains.
-const PAGES: [(&str, fn() -> String); 2] =
-    [("docs/reference/codes.md", refusals), ("docs/reference/domain-problems.md", problems)];
-
 /// Every code of every process.
 fn catalogues() -> impl Iterator<Item = CodeEntry> {
     Rejection::entries().chain(orders_service::catalogue()).chain(domains_service::catalogue())
@@ -94,10 +90,10 @@ fn problems() -> String {
 
 #[test]
 fn the_tables_of_refusals_and_problems_are_those_of_the_catalogues() {
-    for (page, table) in PAGES {
-        if tree::read(page) != table() {
+    for (page, table) in [("docs/reference/codes.md", refusals()), ("docs/reference/domain-problems.md", problems())] {
+        if tree::read(page) != table {
             let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join(page.replace('/', "-"));
-            std::fs::write(&made, table()).unwrap();
+            std::fs::write(&made, table).unwrap();
             panic!("{page} differs from the catalogue: cp {} {page}", made.display());
         }
     }
