@@ -93,7 +93,7 @@ fn the_tables_of_refusals_and_problems_are_those_of_the_catalogues() {
     for (page, table) in [("docs/reference/codes.md", refusals()), ("docs/reference/domain-problems.md", problems())] {
         if tree::read(page) != table {
             let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join(page.replace('/', "-"));
-            std::fs::write(&made, &table).unwrap();
+            std::fs::write(&made, table).unwrap();
             panic!("{page} differs from the catalogue: cp {} {page}", made.display());
         }
     }
