@@ -97,6 +97,16 @@ pub(crate) fn trailers() -> Vec<Variant> {
     ]
 }
 
+/// Bodies without the blank line at the end, and whether they are complete: with the last chunk (RFC 9112 section 8).
+pub(crate) const ENDINGS: [(&str, bool); 6] = [
+    ("5\r\nhello\r\n0\r\n", true),
+    ("5\r\nhello\r\n0\r\nX-Sum: 6\r\n", true),
+    ("5\r\nhello\r\n0\r\nX-S", true),
+    ("5\r\nhello\r\n", false),
+    ("5\r\nhello\r\n0", false),
+    ("5\r\nhello", false),
+];
+
 /// The whole response of a raw server.
 pub(crate) fn answer(body: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}").into_bytes()
