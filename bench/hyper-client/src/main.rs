@@ -4,20 +4,20 @@
 //!     hyper_client serve                     an upstream for `send`; prints its address
 //!     hyper_client send CLIENT ADDRESS COUNT   sends COUNT requests with `ours` or `hyper`
 
-mod hyper_client;
 mod ours;
 #[path = "../../../gateway/tests/it/upstream_responses.rs"]
 mod responses;
 mod rows;
 mod server;
+mod theirs;
 
 use std::io::Write as _;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 
 use anyhow::bail;
 
-use self::hyper_client::HyperClient;
 use self::ours::OurClient;
+use self::theirs::HyperClient;
 
 /// A request.
 #[derive(Clone, Copy)]
@@ -98,7 +98,7 @@ fn serve() -> anyhow::Result<()> {
         format!("HTTP/1.1 200 OK\r\n{fields}\r\nContent-Length: {BODY_BYTES}\r\n\r\n{}", "x".repeat(BODY_BYTES));
     let address = server::upstream(move |_| {
         let response = response.clone();
-        move |stream| stream.write_all(response.as_bytes())
+        move |stream: &mut TcpStream| stream.write_all(response.as_bytes())
     })?;
     println!("{address}");
     loop {

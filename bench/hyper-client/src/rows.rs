@@ -117,7 +117,7 @@ fn single() -> Vec<Row> {
         Row::new("17 interim responses", interim(17), After::Waits, REFUSED),
         Row::new("1,000 interim responses", interim(1_000), After::Waits, REFUSED),
         closing("a reset while the body is sent", &format!("HTTP/1.1 {coded}\r\n\r\n{chunks}"), LEFT)
-            .to("POST", 200_000),
+            .to("POST", 20_000_000),
         Row::new("surplus bytes", [USUAL, SURPLUS].concat(), After::Waits, LEFT),
         Row::new("late bytes", USUAL, After::SendsMore { seen: true }, LEFT),
         Row::new("late bytes, just before the next request", USUAL, After::SendsMore { seen: false }, LEFT),

@@ -52,7 +52,7 @@ impl Scripted {
         let address = upstream(move |_| {
             count.fetch_add(1, Ordering::SeqCst);
             let mut script = script.take();
-            move |stream| {
+            move |stream: &mut TcpStream| {
                 let Some((first, sent, wanted)) = script.take() else { return stream.write_all(USUAL) };
                 // The client may refuse a part of it.
                 let _ = stream.write_all(&first);
@@ -96,7 +96,7 @@ pub fn random() -> io::Result<(SocketAddr, Arc<AtomicUsize>)> {
     let address = upstream(move |number| {
         let seed = (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let (asked, mut dice, mut late) = (count.clone(), Dice(seed), Vec::new());
-        move |stream| {
+        move |stream: &mut TcpStream| {
             let name = format!("{MARK}{:06}", asked.fetch_add(1, Ordering::SeqCst));
             stream.write_all(&late)?;
             let mut bytes = random_response(&mut dice, &name);
@@ -139,6 +139,5 @@ where
 
 /// Reads the head of a request; returns whether there was one.
 fn has_request(stream: &mut BufReader<TcpStream>) -> bool {
-    let mut lines = stream.lines().map_while(Result::ok);
-    lines.by_ref().find(String::is_empty).is_some()
+    stream.lines().map_while(Result::ok).any(|line| line.is_empty())
 }

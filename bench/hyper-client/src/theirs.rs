@@ -50,7 +50,7 @@ impl HyperClient {
         let mut body = response.into_body();
         while let Some(frame) = body.frame().await {
             let Ok(frame) = frame else { return Ok(reply) };
-            reply.body.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
+            frame.data_ref().inspect(|data| reply.body.extend_from_slice(data));
         }
         reply.whole = true;
         self.kept = sender.ready().await.is_ok().then_some(sender);
