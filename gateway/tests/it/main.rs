@@ -91,6 +91,8 @@ mod upstream_grpc_web;
 #[cfg(test)]
 mod upstream_http2;
 #[cfg(test)]
+mod upstream_responses;
+#[cfg(test)]
 mod upstream_servers;
 #[cfg(test)]
 mod upstream_silence;

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
+use crate::upstream_responses::{Dice, random_response};
 use crate::world::client::{Ask, Client};
 use crate::world::entities::{TestKey, project, public, site};
 use crate::world::upstream::{Act, response};
@@ -183,46 +184,6 @@ async fn idle_connections_of_a_tenant_are_closed_for_those_of_others() {
     }
     let connections: Vec<usize> = world.blog.requests().iter().map(|request| request.connection).collect();
     assert_eq!(connections, [0, 1, 2], "there are never more connections than places");
-}
-
-/// Numbers without a pattern, the same for the same seed.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound
-    }
-
-    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
-        let index = self.below(all.len() as u64);
-        all[usize::try_from(index).unwrap()]
-    }
-}
-
-/// A random response for this host: its head may lie about its body, and bytes may follow. Every text in it names the
-/// host.
-fn random_response(dice: &mut Dice, host: &str) -> Vec<u8> {
-    let body = format!("<{host}>");
-    let status = dice.one_of(&["200 OK", "200 OK", "204 No Content", "304 Not Modified", "404 Not Found"]);
-    let length = body.len();
-    let framing = match dice.below(8) {
-        0 => format!("Content-Length: {}\r\n", length + 7),
-        1 => format!("Content-Length: {}\r\n", length - 7),
-        2 => "Transfer-Encoding: chunked\r\n".to_owned(),
-        3 => format!("Content-Length: {length}\r\nTransfer-Encoding: chunked\r\n"),
-        4 => String::new(),
-        _ => format!("Content-Length: {length}\r\n"),
-    };
-    let body = match dice.below(4) {
-        0 => String::new(),
-        1 if framing.contains("chunked") => format!("{length:x}\r\n{body}\r\n"),
-        _ if framing.contains("chunked") => format!("{length:x}\r\n{body}\r\n0\r\n\r\n"),
-        _ => body,
-    };
-    format!("HTTP/1.1 {status}\r\nX-Of: {host}\r\n{framing}\r\n{body}").into_bytes()
 }
 
 /// An upstream that answers at random, and holds back some bytes until the next request has arrived on the connection,
