@@ -126,19 +126,6 @@ impl Connection {
         Ok(())
     }
 
-    /// Sets the transaction's savepoint here.
-    pub async fn set_savepoint(&mut self) -> Result<(), sqlx::Error> {
-        self.run("SAVEPOINT change").await
-    }
-
-    /// Takes back everything since the savepoint, and a failed statement. The rest of the transaction can be committed,
-    /// unless SQLite has rolled it back by itself: then this fails.
-    pub async fn roll_back_to_savepoint(&mut self) -> Result<(), sqlx::Error> {
-        self.run("ROLLBACK TO SAVEPOINT change").await?;
-        self.transaction = Transaction::Open;
-        Ok(())
-    }
-
     /// Whether a statement of the transaction failed, so that nothing of it can be committed.
     pub fn has_failed(&self) -> bool {
         self.transaction == Transaction::Failed

@@ -218,27 +218,34 @@ async fn write_group(pool: &Pool, mut group: Vec<Job>) {
         // Stable: changes of one project keep their order.
         group.sort_by(|left, right| name(left).cmp(name(right)));
     }
-    let mut outcomes = Vec::with_capacity(group.len());
-    let fate = write_all(pool, &group, &mut outcomes).await;
-    let mut outcomes = outcomes.into_iter();
-    for job in group {
-        answer(job, outcomes.next().flatten(), &fate);
+    let mut groups = vec![group];
+    while let Some(group) = groups.pop() {
+        let mut outcomes = Vec::with_capacity(group.len());
+        let fate = match apply_in_transaction(pool, &group, &mut outcomes).await {
+            // A statement met damage: each change gets its own transaction.
+            Err(error) if error.kind == FaultKind::Corrupt && group.len() > 1 => {
+                groups.extend(group.into_iter().rev().map(|job| vec![job]));
+                continue;
+            }
+            Err(error) => Err(error),
+            Ok(transaction) => transaction.commit().await.map_err(StoreError::from),
+        };
+        let mut outcomes = outcomes.into_iter();
+        for job in group {
+            answer(job, outcomes.next().flatten(), &fate);
+        }
     }
 }
 
-/// Writes a group in one transaction. If a statement meets damage, the group is written again, with a savepoint before
-/// each change, so that only the changes that meet it fail. Savepoints always would make each change slower.
-async fn write_all(pool: &Pool, group: &[Job], outcomes: &mut Vec<Option<Outcome>>) -> Result<(), StoreError> {
+/// Applies the changes in a transaction, which remains to be committed. After an error nothing of them is written.
+async fn apply_in_transaction(
+    pool: &Pool,
+    group: &[Job],
+    outcomes: &mut Vec<Option<Outcome>>,
+) -> Result<Connection, StoreError> {
     let mut transaction = pool.begin(Begin::Write).await?;
-    let mut applied = apply_all(&mut transaction, group, outcomes, false).await;
-    if group.len() > 1 && applied.as_ref().is_err_and(|error| error.kind == FaultKind::Corrupt) {
-        transaction.roll_back().await;
-        outcomes.clear();
-        transaction = pool.begin(Begin::Write).await?;
-        applied = apply_all(&mut transaction, group, outcomes, true).await;
-    }
-    match applied {
-        Ok(()) => Ok(transaction.commit().await?),
+    match apply_all(&mut transaction, group, outcomes).await {
+        Ok(()) => Ok(transaction),
         Err(error) => {
             transaction.roll_back().await;
             Err(error)
@@ -248,12 +255,11 @@ async fn write_all(pool: &Pool, group: &[Job], outcomes: &mut Vec<Option<Outcome
 
 /// Applies the changes in order; the first one with a fault of the store ends it. A damaged row fails only its own
 /// change, because it was found before a write. Damage on which a statement failed is a fault: the statements before it
-/// may have written a part of the change. With `savepoints` that part is rolled back.
+/// may have written a part of the change.
 async fn apply_all(
     connection: &mut Connection,
     group: &[Job],
     outcomes: &mut Vec<Option<Outcome>>,
-    savepoints: bool,
 ) -> Result<(), StoreError> {
     let mut locked = None;
     for job in group {
@@ -264,17 +270,11 @@ async fn apply_all(
             apply::lock(connection, project, job.makes_orders()).await?;
             locked = Some(project);
         }
-        if savepoints {
-            connection.set_savepoint().await?;
-        }
         let outcome = apply_one(connection, job).await;
         let fault = outcome.as_ref().and_then(Outcome::store_error).cloned();
         outcomes.push(outcome);
-        match fault {
-            Some(error) if error.kind != FaultKind::Corrupt => return Err(error),
-            Some(_) if connection.has_failed() && savepoints => connection.roll_back_to_savepoint().await?,
-            Some(error) if connection.has_failed() => return Err(error),
-            _ => {}
+        if let Some(error) = fault.filter(|error| error.kind != FaultKind::Corrupt || connection.has_failed()) {
+            return Err(error);
         }
     }
     Ok(())
