@@ -11,7 +11,7 @@ use pingora_http::RequestHeader;
 use super::downstream::Downstream as _;
 use super::downstream::http1::{Http1Client, Http1Head};
 use super::upstream::http1_response as response;
-use super::upstream::{Request, RequestBody, WaitLimits, open};
+use super::upstream::{Request, RequestBody, UpstreamCall, WaitLimits};
 use crate::answer::Answer;
 use crate::decorate::{PresentFields, add_fields, is_removed};
 use crate::facts::Facts;
@@ -78,7 +78,7 @@ impl<'a> Forwarding<'a> {
         let mut body = RequestBody::new(*announced, u64::MAX, Some(upstream));
         let endpoint = upstream.endpoints.choose(None, is_safe, Duration::ZERO);
         let endpoint = endpoint.ok_or_else(|| Error::explain(ErrorType::ConnectNoRoute, "there is no address"))?;
-        let opened = open((upstream, &endpoint), &request, &mut body, Duration::ZERO).await;
+        let opened = UpstreamCall::open((upstream, &endpoint), &request, &mut body, Duration::ZERO).await;
         let (mut call, _) = opened.map_err(|failed| failed.error)?;
         let mut out = client.head();
         let response = loop {
