@@ -255,8 +255,12 @@ async fn certificates_are_replaced_while_processes_run(places: Places<'_>, liste
     let [(gateway, admin), (service, at)] = listeners;
     until("the gateway shows its new certificate", async || shown(gateway, admin).await != before[0]).await;
     assert_eq!(shown(service, at).await, before[1]);
+    before[0] = shown(gateway, admin).await;
     must(directory, &["node", "certificates", "--replace"]);
-    until("so does the service", async || shown(service, at).await != before[1]).await;
+    until("both show their new ones", async || {
+        shown(gateway, admin).await != before[0] && shown(service, at).await != before[1]
+    })
+    .await;
     // Operators could not verify the wrong pair. It is refused, and the status reports it.
     for of_another_platform in [true, false] {
         for (name, address) in listeners {

@@ -67,7 +67,7 @@ fn break_settings(fleet: &mut Fleet) -> anyhow::Result<()> {
     // A gateway that listens has read its settings.
     while TcpStream::connect(("127.0.0.1", fleet.ports.admin[1])).is_err() {
         anyhow::ensure!(began.elapsed() < START_MAX, "gateway-2 does not start");
-        std::thread::sleep(Duration::from_millis(100));
+        std::thread::park_timeout(Duration::from_millis(100));
     }
     Ok(std::fs::File::options().append(true).open(file)?.write_all(b"\nunknown_setting = 1\n")?)
 }
