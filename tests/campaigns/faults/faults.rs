@@ -124,7 +124,7 @@ pub(crate) const OVER_FILES: &[Fault] = &[
             fleet.redis(&["CONFIG", "SET", "maxmemory", "0"])?;
             fleet.redis(&["DEL", "ballast"])
         },
-        status: "raise maxmemory of Redis",
+        status: "gets errors from the quota store",
         log: ("gateway-1", ["the quota store is full", "raise maxmemory of Redis"]),
         metric: "sum(rate(edge_quota_store_calls_total{result=\"out_of_memory\"}[5s])) > 0",
         shown: "edge_quota_store_calls_total",
