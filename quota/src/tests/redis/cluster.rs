@@ -185,10 +185,10 @@ async fn a_server_that_restarts_while_it_receives_its_first_slot_grants_no_unit_
         for node in [[0].repeat(40), vec![1]].concat() {
             admitted += u32::from(nodes.all[node].charge(&project, limits, &key(1)).await.is_ok());
         }
-        // Nothing is left to say about the project: no statement repeats its units by chance.
-        eventually("no units are held", async || {
+        // No unspent unit is left to hand back: no statement repeats the spent ones by chance.
+        eventually("unspent units are returned", async || {
             let record = nodes.all[0].usage(&project).await;
-            matches!(record, Ok(Some(record)) if record.nodes.iter().all(|node| node.held == 0))
+            matches!(record, Ok(Some(record)) if record.day_charged == u64::from(admitted))
         })
         .await;
         servers[3].kill();
