@@ -123,15 +123,25 @@ impl Endpoints {
 /// As [`Upstreams::keep_probed`].
 pub(super) async fn keep_probed(upstreams: &Upstreams) {
     let (mut round, mut busy) = (tokio::time::interval(PROBE_EVERY), Vec::<Arc<Endpoint>>::new());
-    let mut known = Vec::new();
+    // Those of which the log says that they do not respond.
+    let mut logged = Vec::new();
     let mut probing = FuturesUnordered::new();
     loop {
         tokio::select! {
-            Some(probed) = probing.next() => busy.retain(|one| !Arc::ptr_eq(one, &probed)),
+            Some((upstream, probed)) = probing.next() => {
+                busy.retain(|one| !Arc::ptr_eq(one, &probed));
+                // Many addresses fail only once, such as the later one of two that were tried at the same time.
+                if probed.is_failing() && !contains(&logged, &probed) {
+                    log_failing(&upstream, &probed);
+                    logged.push(probed);
+                }
+            }
             _ = round.tick() => {
                 let failing = failing(upstreams);
-                log_changes(&known, &failing);
-                known = failing.iter().map(|(_, one)| one.clone()).collect();
+                for one in logged.iter().filter(|one| !one.is_failing()) {
+                    tracing::info!(address = one.text(), "an address of an upstream responds again");
+                }
+                logged.retain(|one| failing.iter().any(|(_, other)| Arc::ptr_eq(one, other)));
                 for (upstream, one) in failing {
                     // One that takes long delays no other.
                     if !contains(&busy, &one) {
@@ -158,20 +168,14 @@ fn contains(all: &[Arc<Endpoint>], one: &Arc<Endpoint>) -> bool {
     all.iter().any(|other| Arc::ptr_eq(one, other))
 }
 
-/// Logs which addresses began to fail since the last round, and which of those `known` then work again.
-fn log_changes(known: &[Arc<Endpoint>], failing: &[(Arc<Upstream>, Arc<Endpoint>)]) {
-    for (upstream, one) in failing.iter().filter(|(_, one)| !contains(known, one)) {
-        tracing::warn!(
-            upstream = upstream.settings.name.as_str(),
-            address = one.text(),
-            reason = one.failing_because().as_deref(),
-            what_to_do = "start the service at this address, or correct the endpoints of the upstream",
-            "an address of an upstream does not respond; trying it until it does"
-        );
-    }
-    for one in known.iter().filter(|one| !one.is_failing()) {
-        tracing::info!(address = one.text(), "an address of an upstream responds again");
-    }
+fn log_failing(upstream: &Upstream, endpoint: &Endpoint) {
+    tracing::warn!(
+        upstream = upstream.settings.name.as_str(),
+        address = endpoint.text(),
+        reason = endpoint.failing_because().as_deref(),
+        what_to_do = "start the service at this address, or correct the endpoints of the upstream",
+        "an address of an upstream does not respond; trying it until it does"
+    );
 }
 
 /// Connects to an address whose last connection failed, and returns it. If it accepts a connection, and answers a PING
