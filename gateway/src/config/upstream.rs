@@ -240,7 +240,7 @@ fn tls_settings(section: &Section<'_>) -> Option<TlsSettings> {
         }
     };
     let (authority, pins, insecure) = (authority?, pins?, insecure?);
-    let pinned = !pins.is_empty();
+    let pinned = section.has("public_key_sha256");
     if insecure && (authority.is_some() || pinned) {
         let other = if pinned { "public_key_sha256" } else { "ca_certificate_file" };
         section.complain("insecure", format!("remove it: {other} is set, so the certificate is verified"));
@@ -250,8 +250,8 @@ fn tls_settings(section: &Section<'_>) -> Option<TlsSettings> {
         section.complain("ca_certificate_file", "remove it: public_key_sha256 is set, so no authority is trusted");
         return None;
     }
-    if pins.len() > KEY_PINS_MAX {
-        section.complain("public_key_sha256", format!("use at most {KEY_PINS_MAX} keys"));
+    if pinned && !(1..=KEY_PINS_MAX).contains(&pins.len()) {
+        section.complain("public_key_sha256", format!("use 1 to {KEY_PINS_MAX} keys, or remove it"));
         return None;
     }
     let server_name = server_name?.map(|name| name.0);
@@ -384,13 +384,15 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_has_at_most_eight_public_keys() {
+    fn an_upstream_has_one_to_eight_public_keys() {
         let with = |count| {
             let tls = format!("tls.public_key_sha256 = {:?}\n", vec!["ab".repeat(32); count]);
             read(&format!("[upstreams.shop]\nendpoints = [\"https://shop\"]\n{tls}"))
         };
         assert!(with(8).is_ok());
-        let refused = with(9).unwrap_err();
-        assert!(refused.contains("use at most 8 keys"), "{refused}");
+        for wrong in [0, 9] {
+            let refused = with(wrong).unwrap_err();
+            assert!(refused.contains("use 1 to 8 keys"), "{refused}");
+        }
     }
 }
