@@ -219,12 +219,15 @@ async fn write_group(pool: &Pool, mut group: Vec<Job>) {
         group.sort_by(|left, right| name(left).cmp(name(right)));
     }
     let mut groups = vec![group];
-    while let Some(group) = groups.pop() {
+    while let Some(mut group) = groups.pop() {
         let mut outcomes = Vec::with_capacity(group.len());
         let fate = match apply_in_transaction(pool, &group, &mut outcomes).await {
-            // A statement met damage: each change gets its own transaction.
+            // A statement met damage: its change gets a transaction of its own, after those before it.
             Err(error) if error.kind == FaultKind::Corrupt && group.len() > 1 => {
-                groups.extend(group.into_iter().rev().map(|job| vec![job]));
+                let failed = outcomes.len().min(group.len() - 1);
+                let after = group.split_off(failed + 1);
+                let own = group.split_off(failed);
+                groups.extend([after, own, group].into_iter().filter(|part| !part.is_empty()));
                 continue;
             }
             Err(error) => Err(error),
@@ -253,9 +256,9 @@ async fn apply_in_transaction(
     }
 }
 
-/// Applies the changes in order; the first one with a fault of the store ends it. A damaged row fails only its own
-/// change, because it was found before a write. Damage on which a statement failed is a fault: the statements before it
-/// may have written a part of the change.
+/// Applies the changes in order; the first one with a fault of the store ends it and has no outcome. A damaged row fails
+/// only its own change, because it was found before a write. Damage on which a statement failed is a fault: the
+/// statements before it may have written a part of the change.
 async fn apply_all(
     connection: &mut Connection,
     group: &[Job],
@@ -271,11 +274,11 @@ async fn apply_all(
             locked = Some(project);
         }
         let outcome = apply_one(connection, job).await;
-        let fault = outcome.as_ref().and_then(Outcome::store_error).cloned();
-        outcomes.push(outcome);
+        let fault = outcome.as_ref().and_then(Outcome::store_error);
         if let Some(error) = fault.filter(|error| error.kind != FaultKind::Corrupt || connection.has_failed()) {
-            return Err(error);
+            return Err(error.clone());
         }
+        outcomes.push(outcome);
     }
     Ok(())
 }
