@@ -15,7 +15,7 @@ mod among;
 mod eviction;
 mod live;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
@@ -288,6 +288,18 @@ impl Nodes {
         all.retain(|known| known.live || !is_replaced(&known.report, (known.first_seen, known.last_seen), &newest));
         all.sort_by(|left, right| left.report.node.cmp(&right.report.node));
         all
+    }
+
+    /// The processes that reported here and fell silent without a goodbye, by name.
+    fn silent(&self) -> BTreeSet<String> {
+        let now = self.clock.monotonic();
+        let nodes = self.by_name.lock();
+        let newest = newest_of(nodes.values().map(|node| (&node.report, node.first_seen)));
+        let is_silent = |node: &&Node| {
+            let is_replaced = is_replaced(&node.report, (node.first_seen, node.last_seen), &newest);
+            !node.report.goodbye && !is_live(node, now) && !is_replaced
+        };
+        nodes.values().filter(is_silent).map(|node| node.report.node.clone()).collect()
     }
 
     /// The live processes, and those of them that have not applied `revision`.

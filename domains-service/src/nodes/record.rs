@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chassis::shutdown::Shutdown;
 
-use super::{Nodes, RecordChange, ServingProcess};
+use super::{Nodes, RecordChange};
 use crate::store::{Result, Store};
 
 /// Interval between two searches for due changes.
@@ -41,8 +41,7 @@ pub(crate) async fn keep(store: Store, nodes: Arc<Nodes>, shutdown: Shutdown) {
 
 /// Logs processes that fell silent without a goodbye since the last call, which found `before`. Returns the silent ones.
 fn log_silent(nodes: &Nodes, before: &BTreeSet<String>) -> BTreeSet<String> {
-    let is_silent = |process: &ServingProcess| !process.live && process.reported_here;
-    let silent = nodes.all().into_iter().filter(is_silent).map(|process| process.report.node).collect::<BTreeSet<_>>();
+    let silent = nodes.silent();
     for node in silent.difference(before) {
         tracing::warn!(
             node,
