@@ -134,11 +134,14 @@ impl Store {
         seen_before: UnixMillis,
         now: UnixMillis,
     ) -> Result<()> {
+        let mut write = self.write().await?;
         let delete = query(
             "DELETE FROM dashboard_sessions WHERE CAST(created_at AS BIGINT) < $1 OR CAST(seen_at AS BIGINT) < $2",
         );
-        delete.bind((opened_before.0, seen_before.0)).execute(self.writer()).await?;
-        query("DELETE FROM dashboard_links WHERE CAST(expires_at AS BIGINT) < $1").bind(now.0).run(self.writer()).await
+        delete.bind((opened_before.0, seen_before.0)).execute(write.connection()).await?;
+        let delete = query("DELETE FROM dashboard_links WHERE CAST(expires_at AS BIGINT) < $1");
+        delete.bind(now.0).execute(write.connection()).await?;
+        write.commit().await.map(drop)
     }
 
     /// Stores a link that signs in the operator who requested it, until `expires_at`.

@@ -30,8 +30,6 @@ impl Stored for EndpointRecord {
             project: row.project("project", "project_name")?,
             url: row.text("url"),
             description: row.text("description"),
-            // Shown only to callers that may see all its events.
-            events: row.json("events").unwrap_or_else(|| Wanted::everything(true)),
             sealed_secret: row.text("sealed_secret"),
             previous: row.get::<Option<String>>("previous_secret").zip(row.time_if_any("previous_until")),
             failing_since: row.time_if_any("failing_since"),
@@ -39,6 +37,9 @@ impl Stored for EndpointRecord {
             disabled: row.time_if_any("disabled_at").zip(row.word("disabled_reason")),
             created_at: row.time("created_at"),
             updated_at: row.time("updated_at"),
+            // Shown only to callers that may see all its events. Read last: a delivery does without it, but not without
+            // the columns above.
+            events: row.json("events").unwrap_or_else(|| Wanted::everything(true)),
             unreadable: row.unreadable(),
         })
     }
