@@ -210,7 +210,7 @@ impl RedisStore {
     }
 
     /// Executes a statement on a server. With `asking`, the server may own no slot yet, and then no key that remembers
-    /// its memory: its run does instead, for all nodes alike. A heartbeat of [`Self::check_receivers`] notices a new
+    /// its memory: its run does instead, for all nodes alike. A heartbeat of [`Servers::check_receivers`] notices a new
     /// one.
     async fn state(&self, link: &Link, key: &str, statement: &Statement, asking: bool) -> Result<Value, StoreOutage> {
         let memory = if asking {
@@ -221,18 +221,6 @@ impl RedisStore {
         let arguments = protocol::arguments(statement);
         let all: Vec<&str> = arguments.iter().chain(&memory).map(String::as_str).collect();
         self.run(link, &link.statement, key, &all, asking).await
-    }
-
-    /// The heartbeat of servers that receive their first slot. A restart breaks the connection. The next one then has
-    /// another run id, which changes the incarnation, so that all nodes repeat their statements.
-    async fn check_receivers(&self) {
-        let ping = redis::cmd("PING");
-        let checking = async {
-            let receivers = self.servers.receivers().await;
-            join_all(receivers.iter().map(|link| self.call(link, &ping))).await;
-        };
-        // One that hangs must not delay the heartbeat of the others beyond its budget.
-        let _ = tokio::time::timeout(self.servers.part_budget(), checking).await;
     }
 
     /// Whether a server is full. The scripts run all the same, so they do not find out. The command adds nothing to a
@@ -315,6 +303,7 @@ impl Store for RedisStore {
     }
 
     async fn heartbeat(&self, count: bool) -> Result<HeartbeatReply, StoreOutage> {
+        self.servers.check_receivers();
         let servers = self.servers.all()?;
         let salt = self.salt();
         let silent = if count { SILENT_MILLIS.to_string() } else { String::new() };
@@ -335,7 +324,7 @@ impl Store for RedisStore {
                 Ok::<_, StoreOutage>((UnixMillis(now), NonZeroU32::new(size).map(|nodes| Fleet { nodes, index }), full))
             }
         });
-        let (answers, ()) = futures_util::join!(join_all(heartbeats), self.check_receivers());
+        let answers = join_all(heartbeats).await;
         // The server that most gateways reach decides the count and the clock.
         let best = answers.iter().flatten().copied().max_by_key(|(_, fleet, _)| fleet.map(|fleet| fleet.nodes));
         let full = probes_full.then(|| answers.iter().flatten().any(|(.., full)| *full));

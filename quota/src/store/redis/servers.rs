@@ -17,7 +17,6 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use chassis::shutdown::Shutdown;
 use chassis::supervise::Supervisor;
-use futures_util::future::join_all;
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use tokio::sync::{Notify, watch};
@@ -57,8 +56,8 @@ pub(super) struct Link {
     pub(super) memory_key: String,
     pub(super) statement: Script,
     pub(super) heartbeat: Script,
-    /// The topology that it belongs to.
-    round: u64,
+    /// The topology that it belongs to; `None` for a server that receives its first slot.
+    round: Option<u64>,
     /// Calls in a row without an answer.
     pub(super) timeouts: AtomicU32,
     /// Opens connections of another kind to the same server.
@@ -94,8 +93,6 @@ struct Topology {
     links: Vec<Option<Arc<Link>>>,
     /// For a Cluster: the last slot of each range, and its server.
     slots: Option<BTreeMap<u16, usize>>,
-    /// Servers that own no slots yet.
-    receivers: Receivers,
 }
 
 impl Topology {
@@ -110,6 +107,8 @@ pub(super) struct Servers {
     topology: ArcSwapOption<Topology>,
     /// The last known incarnation of each server's data; only servers of the current topology.
     incarnations: Mutex<BTreeMap<RedisAddress, u64>>,
+    /// Servers that own no slots yet. A new topology keeps those that it does not contain.
+    receivers: Receivers,
     /// Restarts of servers while they received their first slot.
     receiver_restarts: AtomicU64,
     doubted: Notify,
@@ -127,6 +126,7 @@ impl Servers {
             settings,
             topology: ArcSwapOption::empty(),
             incarnations: Mutex::default(),
+            receivers: Receivers::default(),
             receiver_restarts: AtomicU64::new(0),
             doubted: Notify::new(),
             rounds: AtomicU64::new(0),
@@ -157,25 +157,35 @@ impl Servers {
         if let Some(link) = topology.links.iter().flatten().find(|link| link.address == address) {
             return Ok(link.clone());
         }
-        self.receiver(&topology, &address).await.ok_or(StoreOutage::Part)
+        self.receivers.note_redirection(&address);
+        self.receiver(&address).await.ok_or(StoreOutage::Part)
     }
 
     /// A server without slots; connected now, unless it is already. Notices that it was started again.
-    async fn receiver(&self, topology: &Topology, address: &RedisAddress) -> Option<Arc<Link>> {
-        let dial = topology.receivers.dial(&self.settings, address, topology.round)?;
+    async fn receiver(&self, address: &RedisAddress) -> Option<Arc<Link>> {
+        let dial = self.receivers.dial(&self.settings, address)?;
         let link = tokio::time::timeout(self.settings.call_budget / 2, dial).await.ok().flatten()?;
-        if topology.receivers.has_restarted(&link) {
+        if self.receivers.has_restarted(&link) {
             self.receiver_restarts.fetch_add(1, Ordering::Relaxed);
         }
         Some(link)
     }
 
-    /// The servers that receive their first slot. Those that were lost are connected again.
-    pub(super) async fn receivers(&self) -> Vec<Arc<Link>> {
-        let Some(topology) = self.topology.load_full() else { return Vec::new() };
-        let addresses = topology.receivers.addresses();
-        let receivers = join_all(addresses.iter().map(|address| self.receiver(&topology, address))).await;
-        receivers.into_iter().flatten().collect()
+    /// The heartbeat of servers that receive their first slot. A restart breaks the connection. The next one then has
+    /// another run id, which changes the incarnation, so that all nodes repeat their statements. The caller does not
+    /// wait: a server that cannot be reached must not delay the heartbeat of others.
+    pub(super) fn check_receivers(self: &Arc<Self>) {
+        self.receivers.start_checks(|address| {
+            let servers = Arc::clone(self);
+            tokio::spawn(async move {
+                let Some(link) = servers.receiver(&address).await else { return };
+                let answer = redis::cmd("PING").query_async::<redis::Value>(&mut link.connection()).await;
+                // Without a code it is no answer of the server.
+                if answer.is_err_and(|error| error.code().is_none()) {
+                    servers.doubt(&link);
+                }
+            })
+        });
     }
 
     /// The time for calls to another server than the one that answers first: shorter than the caller's budget, because
@@ -219,10 +229,8 @@ impl Servers {
     /// Reports a problem with this connection: everything is discovered again. Calls fail until that is done. A server
     /// that only receives slots is connected again alone.
     pub(super) fn doubt(&self, link: &Link) {
-        let topology = self.topology.load();
-        let Some(topology) = topology.as_ref().filter(|topology| topology.round == link.round) else { return };
-        let is_member = topology.links.iter().flatten().any(|known| std::ptr::eq(&raw const **known, link));
-        if is_member || !topology.receivers.doubt(link) {
+        let Some(round) = link.round else { return self.receivers.doubt(link) };
+        if self.topology.load().as_ref().is_some_and(|topology| topology.round == round) {
             self.topology.store(None);
             self.doubted.notify_one();
         }
@@ -263,12 +271,8 @@ impl Servers {
             match connect::all(&self.settings, round).await {
                 Ok((links, slots)) => {
                     self.keep_incarnations_of(&links);
-                    self.topology.store(Some(Arc::new(Topology {
-                        round,
-                        links,
-                        slots,
-                        receivers: Receivers::default(),
-                    })));
+                    self.receivers.drop_members(&links);
+                    self.topology.store(Some(Arc::new(Topology { round, links, slots })));
                     self.state.send_modify(|state| *state = Ok(round));
                     return;
                 }

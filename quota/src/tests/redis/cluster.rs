@@ -174,6 +174,15 @@ async fn a_half_moved_slot_is_counted_at_its_new_server(is_empty: bool) {
 // promise: faults.8
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_restarts_while_it_receives_its_first_slot_grants_no_unit_twice() {
+    a_receiving_server_that_restarts_grants_no_unit_twice(false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiving_server_that_restarts_is_noticed_although_the_topology_is_new() {
+    a_receiving_server_that_restarts_grants_no_unit_twice(true).await;
+}
+
+async fn a_receiving_server_that_restarts_grants_no_unit_twice(topology_is_new: bool) {
     let mut servers = cluster_of_three().await;
     let nodes = two_nodes(&servers).await;
     join_empty(&mut servers, &[]).await;
@@ -192,6 +201,14 @@ async fn a_server_that_restarts_while_it_receives_its_first_slot_grants_no_unit_
         })
         .await;
         servers[3].kill();
+        if topology_is_new {
+            // Both nodes lose a member, and discover everything again.
+            servers[0].ask(&["CLIENT", "KILL", "TYPE", "normal"]);
+            eventually("both nodes are connected again", async || {
+                servers[0].ask(&["CLIENT", "LIST", "TYPE", "normal"]).matches("cmd=evalsha").count() == nodes.all.len()
+            })
+            .await;
+        }
         servers[3].restart();
         // The node that spent less could be granted the units of the other.
         eventually("the server counts again", async || {

@@ -42,7 +42,7 @@ pub(super) async fn all(settings: &RedisSettings, round: u64) -> Result<Connecte
     let mut last = StoreOutage::Unreachable("no address".to_owned());
     for address in &settings.addresses {
         let found = match settings.mode {
-            RedisMode::Standalone => link(settings, address, String::new(), round).await.map(single_server),
+            RedisMode::Standalone => link(settings, address, String::new(), Some(round)).await.map(single_server),
             RedisMode::Sentinel => through_sentinel(settings, address, round).await.map(single_server),
             RedisMode::Cluster => cluster(settings, address, round).await,
         };
@@ -72,7 +72,7 @@ async fn through_sentinel(
     let (host, port) = answer
         .ok_or_else(|| StoreOutage::Refused(format!("the sentinels have no master named {}", settings.master_name)))?;
     let master = RedisAddress { host, port, tls: sentinel.tls };
-    link(settings, &master, String::new(), round).await
+    link(settings, &master, String::new(), Some(round)).await
 }
 
 async fn cluster(settings: &RedisSettings, seed: &RedisAddress, round: u64) -> Result<ConnectedServers, StoreOutage> {
@@ -134,7 +134,7 @@ fn ranges(answer: &Value, seed: &RedisAddress) -> Result<Vec<(u16, u16, RedisAdd
 
 /// Connects to one server of a Cluster; `None` if it cannot be used.
 async fn member(settings: &RedisSettings, address: &RedisAddress, tag: String, round: u64) -> Option<Arc<Link>> {
-    link(settings, address, tag, round).await.inspect_err(|outage| warn_unusable(address, outage)).ok()
+    link(settings, address, tag, Some(round)).await.inspect_err(|outage| warn_unusable(address, outage)).ok()
 }
 
 /// Logs that a server of a Cluster cannot be used.
@@ -145,29 +145,13 @@ pub(super) fn warn_unusable(address: &RedisAddress, outage: &StoreOutage) {
     );
 }
 
-/// Connects to a server of a Cluster that receives its first slot, once it serves. After a start it refuses all keys
-/// for two seconds. If nodes connected meanwhile, they would repeat their statements too early.
-pub(super) async fn receiver(
-    settings: &RedisSettings,
-    address: &RedisAddress,
-    round: u64,
-) -> Result<Arc<Link>, StoreOutage> {
-    let link = link(settings, address, String::new(), round).await?;
-    let mut nothing = redis::cmd("HDEL");
-    nothing.arg(MEMORY_KEY).arg("");
-    match nothing.query_async::<Value>(&mut link.connection()).await {
-        Err(error) if error.code() != Some("MOVED") => Err(unreachable(error)),
-        // It serves if it names the server of the key.
-        Ok(_) | Err(_) => Ok(link),
-    }
-}
-
-/// Connects to one server, checks that it is a usable master, and loads the scripts.
-async fn link(
+/// Connects to one server, checks that it is a usable master, and loads the scripts. Without a round, it is a server of
+/// a Cluster that receives its first slot.
+pub(super) async fn link(
     settings: &RedisSettings,
     address: &RedisAddress,
     tag: String,
-    round: u64,
+    round: Option<u64>,
 ) -> Result<Arc<Link>, StoreOutage> {
     let (client, mut connection) = connect(settings, address).await?;
     let info: String = redis::cmd("INFO").query_async(&mut connection).await.map_err(unreachable)?;
@@ -177,6 +161,9 @@ async fn link(
     };
     if fact("role") != "master" {
         return Err(StoreOutage::Refused(format!("READONLY: {}:{} is not a master", address.host, address.port)));
+    }
+    if round.is_none() {
+        check_serves(&mut connection).await?;
     }
     let version = fact("redis_version");
     let number = |part: Option<&str>| part.and_then(|part| part.parse::<u32>().ok()).unwrap_or(0);
@@ -207,6 +194,18 @@ async fn link(
         timeouts: AtomicU32::new(0),
         client,
     }))
+}
+
+/// Checks that a server of a Cluster serves keys. After a start it refuses all for two seconds. If nodes connected
+/// meanwhile, they would repeat their statements too early.
+async fn check_serves(connection: &mut MultiplexedConnection) -> Result<(), StoreOutage> {
+    let mut nothing = redis::cmd("HDEL");
+    nothing.arg(MEMORY_KEY).arg("");
+    match nothing.query_async::<Value>(connection).await {
+        Err(error) if error.code() != Some("MOVED") => Err(unreachable(error)),
+        // It serves if it names the server of the key.
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 /// An evicted bucket restarts a quota from zero.
