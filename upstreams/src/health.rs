@@ -168,7 +168,7 @@ fn contains(all: &[Arc<Endpoint>], one: &Arc<Endpoint>) -> bool {
     all.iter().any(|other| Arc::ptr_eq(one, other))
 }
 
-fn log_failing(upstream: &Upstream, endpoint: &Endpoint) {
+fn log_failing(upstream: &Arc<Upstream>, endpoint: &Endpoint) {
     tracing::warn!(
         upstream = upstream.settings.name.as_str(),
         address = endpoint.text(),
@@ -178,22 +178,22 @@ fn log_failing(upstream: &Upstream, endpoint: &Endpoint) {
     );
 }
 
-/// Connects to an address whose last connection failed, and returns it. If it accepts a connection, and answers a PING
+/// Connects to an address whose last connection failed, and returns both. If it accepts a connection, and answers a PING
 /// where it speaks HTTP/2, it works again.
-async fn probe(upstream: Arc<Upstream>, endpoint: Arc<Endpoint>) -> Arc<Endpoint> {
+async fn probe(upstream: Arc<Upstream>, endpoint: Arc<Endpoint>) -> (Arc<Upstream>, Arc<Endpoint>) {
     let settings = &upstream.settings;
     if let Some(tried) = endpoint.silent_at() {
         // Only a request shows whether it responds.
         if tried.elapsed() >= SILENCE_KNOWN_FOR.saturating_add(settings.first_byte_timeout) {
             endpoint.worked();
         }
-        return endpoint;
+        return (upstream, endpoint);
     }
     match connect(&endpoint, &settings.transport, settings.connect_timeout).await {
         Ok(()) => endpoint.worked(),
         Err(error) => endpoint.record_failure(&error),
     }
-    endpoint
+    (upstream, endpoint)
 }
 
 /// Connects, and exchanges a PING over HTTP/2: a stopped process accepts connections too.

@@ -18,7 +18,7 @@ use super::{Link, PAUSE_MIN, SERVERS_MAX, connect};
 use crate::store::redis::settings::{RedisAddress, RedisSettings};
 
 /// How long a server is kept after the last redirection to it.
-const KEPT_FOR: Duration = Duration::from_secs(60);
+const KEPT_FOR: Duration = Duration::from_mins(1);
 
 /// An attempt to connect; `None` if it failed.
 type Dial = Shared<BoxFuture<'static, Option<Arc<Link>>>>;
