@@ -53,6 +53,18 @@ fn every_form_of_the_dashboard_has_its_route_and_every_route_its_form() {
     }
 }
 
+/// The two forms that open a session have no token yet.
+#[test]
+fn every_form_of_a_session_has_its_token() {
+    let templates = joined("dashboard/templates/", ".html");
+    let forms = templates.split("<form method=\"post\"").skip(1).map(|rest| rest.split("</form>").next().unwrap());
+    let without: BTreeSet<_> = forms.filter(|form| !form.contains("csrf")).map(str::trim_start).collect();
+    assert_eq!(without.len(), 2, "{without:#?}");
+    assert!(
+        without.iter().all(|form| form.starts_with("action=\"/enter\"") || form.starts_with("action=\"/sign-in\""))
+    );
+}
+
 #[test]
 fn every_operation_that_changes_something_has_its_command() {
     let commands = joined("tollhouse/src/", ".rs");
