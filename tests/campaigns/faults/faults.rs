@@ -92,27 +92,38 @@ fn let_certificate_end(fleet: &mut Fleet) -> anyhow::Result<()> {
     restart(fleet, "gateway-2", variables.into())
 }
 
+/// A hanging Redis has the same symptoms.
+const REDIS_IS_KILLED: Fault = Fault {
+    name: "Redis is killed",
+    inject: |fleet| fleet.kill("redis"),
+    recover: |fleet| fleet.begin("redis"),
+    status: "counts without the quota store (share)",
+    log: ("gateway-1", ["lost the quota store", "start the quota store"]),
+    metric: "edge_quota_mode{mode=\"share\"} == 1",
+    shown: "edge_quota_mode",
+    alerts: &["EdgeQuotaDegraded", "EdgeQuotaDegradedLong"],
+};
+
+/// A hanging domains-service has the same symptoms.
+const DOMAINS_SERVICE_IS_KILLED: Fault = Fault {
+    name: "The domains-service is killed",
+    inject: |fleet| fleet.kill("domains-service"),
+    recover: |fleet| fleet.begin("domains-service"),
+    status: "the domains-service does not answer",
+    log: ("gateway-1", ["lost the change stream", "start the domains-service"]),
+    metric: "time() - edge_feed_received_timestamp_seconds > 5",
+    shown: "edge_feed_received_timestamp_seconds",
+    alerts: &["ServiceDown", "EdgeFeedStale"],
+};
+
 /// The faults of a platform with SQLite files, in this order.
 pub(crate) const OVER_FILES: &[Fault] = &[
-    Fault {
-        name: "Redis is killed",
-        inject: |fleet| fleet.kill("redis"),
-        recover: |fleet| fleet.begin("redis"),
-        status: "counts without the quota store (share)",
-        log: ("gateway-1", ["lost the quota store", "start the quota store"]),
-        metric: "edge_quota_mode{mode=\"share\"} == 1",
-        shown: "edge_quota_mode",
-        alerts: &["EdgeQuotaDegraded", "EdgeQuotaDegradedLong"],
-    },
+    REDIS_IS_KILLED,
     Fault {
         name: "Redis hangs (SIGSTOP)",
         inject: |fleet| fleet.signal("redis", "-STOP"),
         recover: |fleet| fleet.signal("redis", "-CONT"),
-        status: "counts without the quota store (share)",
-        log: ("gateway-1", ["lost the quota store", "start the quota store"]),
-        metric: "edge_quota_mode{mode=\"share\"} == 1",
-        shown: "edge_quota_mode",
-        alerts: &["EdgeQuotaDegraded", "EdgeQuotaDegradedLong"],
+        ..REDIS_IS_KILLED
     },
     Fault {
         name: "Redis is full",
@@ -130,16 +141,7 @@ pub(crate) const OVER_FILES: &[Fault] = &[
         shown: "edge_quota_store_calls_total",
         alerts: &["EdgeQuotaStoreFailing"],
     },
-    Fault {
-        name: "The domains-service is killed",
-        inject: |fleet| fleet.kill("domains-service"),
-        recover: |fleet| fleet.begin("domains-service"),
-        status: "the domains-service does not answer",
-        log: ("gateway-1", ["lost the change stream", "start the domains-service"]),
-        metric: "time() - edge_feed_received_timestamp_seconds > 5",
-        shown: "edge_feed_received_timestamp_seconds",
-        alerts: &["ServiceDown", "EdgeFeedStale"],
-    },
+    DOMAINS_SERVICE_IS_KILLED,
     Fault {
         name: "The orders-service is killed",
         inject: |fleet| fleet.kill("orders-service"),
@@ -198,11 +200,7 @@ pub(crate) const OVER_FILES: &[Fault] = &[
         name: "The domains-service hangs (SIGSTOP)",
         inject: |fleet| fleet.signal("domains-service", "-STOP"),
         recover: |fleet| fleet.signal("domains-service", "-CONT"),
-        status: "the domains-service does not answer",
-        log: ("gateway-1", ["lost the change stream", "start the domains-service"]),
-        metric: "time() - edge_feed_received_timestamp_seconds > 5",
-        shown: "edge_feed_received_timestamp_seconds",
-        alerts: &["ServiceDown", "EdgeFeedStale"],
+        ..DOMAINS_SERVICE_IS_KILLED
     },
     Fault {
         name: "The orders-service hangs (SIGSTOP)",
