@@ -45,12 +45,15 @@ pub fn is_full(error: &sqlx::Error) -> bool {
     code.is_some_and(|code| code == POSTGRES || is_sqlite(&code))
 }
 
+/// The operator's next step if the disk of the database is full.
+pub const FREE_SPACE: &str = "free space on the disk of the database";
+
 /// The operator's next step if the database does not answer.
 const REPAIR: &str = "start the database server, or repair the network to it; SQLite: check the file and its disk";
 
 /// The operator's next step after an error.
 pub fn remedy(error: &sqlx::Error) -> &'static str {
-    if is_full(error) { "free space on the disk of the database" } else { REPAIR }
+    if is_full(error) { FREE_SPACE } else { REPAIR }
 }
 
 /// One database.

@@ -26,7 +26,7 @@ impl FaultKind {
     pub(crate) const fn remedy(self) -> &'static str {
         match self {
             Self::Busy => "check the locks and the load of the database",
-            Self::Full => "free space on the disk of the database",
+            Self::Full => chassis::sql::FREE_SPACE,
             Self::Corrupt => "restore a backup (docs/operator/backup.md)",
             Self::Io => "check the disk and the file system; a PostgreSQL server must be the primary",
             Self::Unreachable => "start the database server, or repair the network to it",
