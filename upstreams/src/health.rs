@@ -138,10 +138,14 @@ pub(super) async fn keep_probed(upstreams: &Upstreams) {
             }
             _ = round.tick() => {
                 let failing = failing(upstreams);
-                for one in logged.iter().filter(|one| !one.is_failing()) {
-                    tracing::info!(address = one.text(), "an address of an upstream responds again");
-                }
-                logged.retain(|one| failing.iter().any(|(_, other)| Arc::ptr_eq(one, other)));
+                logged.retain(|one| {
+                    let fails = failing.iter().any(|(_, other)| Arc::ptr_eq(one, other));
+                    // Others were removed from the settings.
+                    if !fails && !one.is_failing() {
+                        tracing::info!(address = one.text(), "an address of an upstream responds again");
+                    }
+                    fails
+                });
                 for (upstream, one) in failing {
                     // One that takes long delays no other.
                     if !contains(&busy, &one) {
